@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/error_about.h"
@@ -79,9 +80,13 @@ Task<void> Context::close(LeaveDeadline& deadline, Stop& stop) {
   if (host_ != nullptr) host_->say_leaving();
   co_await become_idle(stop);
   co_await services_.close();
+  std::set<int> told = services_.partners();
+  // Without a last barrier, members of its other groups may still wait for this rank there, also those that it has exchanged
+  // nothing with.
+  if (world_->aborted()) told.merge(groups_->members_elsewhere());
   co_await groups_->close();
   co_await world_->close(Group::Memory::kMayBeRead);
-  if (messenger_ != nullptr) co_await messenger_->leave(services_.partners(), deadline, stop);
+  if (messenger_ != nullptr) co_await messenger_->leave(told, deadline, stop);
 }
 
 int Context::domain_rank_of(const Member& member) const noexcept {

@@ -151,6 +151,9 @@ runtime_tests += \
 	runtime/group/hosts_sim_test.cc \
 	runtime/group/hosts_sim_test.h \
 	runtime/group/hosts_tcp_test.cc \
+	runtime/group/leavers_sim_test.cc \
+	runtime/group/leavers_test.h \
+	runtime/group/leaving_programs_sim_test.cc \
 	runtime/group/outstanding_sim_test.cc \
 	runtime/group/pair_sequences_test.cc \
 	runtime/group/registrations_test.cc \

@@ -307,13 +307,16 @@ void RealContext::leave() {
 
 // From its end on this rank needs nobody, and nobody this rank.
 void RealContext::end_world() {
-  if (!bootstrap_->leaves_alone()) return world().run(Call{}, {}, {}, nullptr);
   LaneTask::run(lane_, Duration::max(), "", [this](Stop& stop) { return end_world_on_lane(stop); });
+  if (!bootstrap_->leaves_alone()) world().run(Call{}, {}, {}, nullptr);
 }
 
-// Who waits for this rank in a call on the world is told that it makes none any more. The loss of a rank is an
-// error, as in a barrier, if this rank has seen it by then.
+// Who waits for another call of this rank on the world than its last barrier is told, and where ranks leave alone, and there is none,
+// who waits for any. The loss of a rank is an error, as in a barrier, if this rank has seen it by then.
 Task<void> RealContext::end_world_on_lane(Stop& stop) {
+  const bool alone = bootstrap_->leaves_alone();
+  world().say_last(alone ? 0 : 1);
+  if (!alone) co_return;
   co_await sleep_for(loop_, kLook, stop);
   world().check_alive();
   static_cast<void>(world().may_close([](int) { return false; }));

@@ -61,6 +61,7 @@ class PostedSend final : public PostedRequest, private SendCompletion {
   void begin() noexcept;
   void take_back() noexcept;  // of a failing request
   void cts_came() noexcept;
+  bool awaits_cts() const noexcept { return awaits_cts_; }
   void sent(std::exception_ptr error) noexcept override;
 
  private:

@@ -10,6 +10,7 @@ transports_sources += \
 	transports/arriving_payloads.h \
 	transports/exchange.h \
 	transports/mailbox.cc \
+	transports/last_calls.h \
 	transports/mailbox.h \
 	transports/match_group.cc \
 	transports/match_group.h \

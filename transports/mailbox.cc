@@ -26,17 +26,37 @@ void Mailbox::join(const ViewPtr& view, int rank) {
   observer_.joined(joined);
 }
 
+void Mailbox::say_last(std::uint64_t id, LastCalls last) noexcept {
+  if (MatchGroup* const joined = find_group(id)) joined->last_calls = std::move(last);
+}
+
 void Mailbox::forget(std::uint64_t id, std::uint64_t last) noexcept {
   MatchGroup* left = find_group(id);
   if (left == nullptr) return;
-  if (forgotten_.try_emplace(id, Left{last, left->past.fingerprints(last)}).second) forgotten_in_order_.push_back(id);
-  if (forgotten_in_order_.size() > kForgotten) {
-    forgotten_.erase(forgotten_in_order_.front());
-    forgotten_in_order_.pop_front();
+  try {
+    keep_last(*left, last);
+  } catch (const std::bad_alloc&) {  // its late messages recreate its state
   }
   // A payload that is being placed keeps its entry and the group alive; on_placed() removes both.
   drop_placed(*left);
   if (left->unexpected.empty()) groups_.erase(id);
+}
+
+void Mailbox::keep_last(MatchGroup& left, std::uint64_t last) {
+  if (forgotten_.count(left.id) != 0) return;
+  LastCalls& calls = forgotten_[left.id];
+  calls.collectives = last;
+  forgotten_in_order_.push_back(left.id);
+  if (left.last_calls) calls = *std::exchange(left.last_calls, std::nullopt);
+  calls.fingerprints = left.past.fingerprints(calls.collectives);
+  forgotten_pairs_ += calls.pairs.size();
+  for (auto old = forgotten_in_order_.begin(); forgotten_pairs_ > kForgottenPairs; ++old)
+    forgotten_pairs_ -= forgotten_.find(*old)->second.forget_pairs();
+  if (forgotten_in_order_.size() <= kForgotten) return;
+  const auto oldest = forgotten_.find(forgotten_in_order_.front());
+  forgotten_in_order_.pop_front();
+  forgotten_pairs_ -= oldest->second.pairs.size();
+  forgotten_.erase(oldest);
 }
 
 void Mailbox::drop_placed(MatchGroup& group) noexcept {
@@ -51,9 +71,9 @@ void Mailbox::drop_placed(MatchGroup& group) noexcept {
   }
 }
 
-std::optional<Mailbox::Left> Mailbox::left(std::uint64_t id) const noexcept {
+const LastCalls* Mailbox::left(std::uint64_t id) const noexcept {
   const auto found = forgotten_.find(id);
-  return found == forgotten_.end() ? std::nullopt : std::optional(found->second);
+  return found == forgotten_.end() ? nullptr : &found->second;
 }
 
 std::exception_ptr Mailbox::error_of(std::uint64_t id) const noexcept {

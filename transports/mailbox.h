@@ -33,6 +33,7 @@
 
 #include "base/task/loop.h"
 #include "base/view.h"
+#include "transports/last_calls.h"
 #include "transports/match_group.h"
 #include "transports/message.h"
 #include "transports/peers.h"
@@ -79,23 +80,19 @@ class Mailbox final {
   Loop& loop() const noexcept { return loop_; }
 
   // --- groups ------------------------------------------------------------------------------------------------------------
+  // So many groups that this rank left last are known. Their messages are counted for the last of them that had at most so many pairs
+  // and tags together: 384 KiB.
+  static constexpr std::size_t kForgotten = 4096;
+  static constexpr std::size_t kForgottenPairs = 16 << 10;
   // Registers this rank as `rank` of `view`. The first Exchange does so implicitly; joining earlier lets this rank
   // relay aborts before its first operation.
   void join(const ViewPtr& view, int rank);
-  // This rank has left the group: later messages for it are dropped. It had begun the group's collectives up to `last`;
-  // members that wait for a later one are notified.
+  // This rank makes no call in the group but those.
+  void say_last(std::uint64_t group, LastCalls last) noexcept;
+  // This rank has left the group: later messages for it are dropped. Without say_last() its last collective was `last`.
   void forget(std::uint64_t group, std::uint64_t last = ~std::uint64_t{0}) noexcept;
-  // Of a group that this rank left not long ago: `last`, and which calls the last ones were.
-  struct Left {
-    std::uint64_t last;
-    std::array<std::uint64_t, PastCalls::kMost> fingerprints;  // by sequence % kMost; 0 if it is not known
-
-    bool was_another(std::uint64_t sequence, std::uint64_t fingerprint) const noexcept {
-      const std::uint64_t mine = fingerprints[sequence % PastCalls::kMost];
-      return sequence <= last && last - sequence < PastCalls::kMost && mine != 0 && mine != fingerprint;
-    }
-  };
-  std::optional<Left> left(std::uint64_t group) const noexcept;
+  // Of a group that this rank left not long ago; null of any other.
+  const LastCalls* left(std::uint64_t group) const noexcept;
   // The error that ended the group, or null.
   std::exception_ptr error_of(std::uint64_t group) const noexcept;
   // Fails all transfers of a group whose error is set.
@@ -103,6 +100,7 @@ class Mailbox final {
 
   MatchGroup& group(std::uint64_t id) { return groups_.try_emplace(id, id).first->second; }
   MatchGroup* find_group(std::uint64_t id) noexcept;
+  bool is_world(const MatchGroup& group) const noexcept { return group.view == world_; }
   const std::map<std::uint64_t, MatchGroup>& groups() const noexcept { return groups_; }
   int world_rank(const MatchGroup& group, int rank) const noexcept;
   int group_rank(const MatchGroup& group, int world_rank) const noexcept;
@@ -181,6 +179,7 @@ class Mailbox final {
   void tell_observer(MatchGroup& group, const MessageHeader& header) noexcept;
   bool disagrees(MatchGroup& group, int from, const MessageHeader& header);
   void drop_placed(MatchGroup& group) noexcept;
+  void keep_last(MatchGroup& left, std::uint64_t last);
   MessageReceiver::Placement place_for(ReceiveRecord& record, int from, const MessageHeader& header);
   bool record_placed(int from, const MessageHeader& header) noexcept;
 
@@ -193,9 +192,9 @@ class Mailbox final {
   std::map<std::uint64_t, MatchGroup> groups_;
   // The groups that this rank left last, so that late messages do not recreate their state. Few messages can be late:
   // abort notices, questions, and messages that were never received.
-  static constexpr std::size_t kForgotten = 4096;
-  std::map<std::uint64_t, Left> forgotten_;
+  std::map<std::uint64_t, LastCalls> forgotten_;
   std::deque<std::uint64_t> forgotten_in_order_;
+  std::size_t forgotten_pairs_ = 0;  // what they have in LastCalls::pairs
   Ignored ignored_;
   std::vector<Placing> placing_;  // seldom more than one for a peer
 };

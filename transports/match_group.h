@@ -6,12 +6,14 @@
 #include <exception>
 #include <iterator>
 #include <list>
+#include <optional>
 #include <vector>
 
 #include "base/hash.h"
 #include "base/intrusive_list.h"
 #include "base/view.h"
 #include "transports/call_note.h"
+#include "transports/last_calls.h"
 #include "transports/match_index.h"
 #include "transports/message.h"
 #include "transports/message_record.h"
@@ -87,6 +89,7 @@ struct MatchGroup {
   MatchIndex<MessageRecord> records_by_match;  // by (sequence, tag, peer)
   UnexpectedObserver* observer = nullptr;
   PastCalls past;
+  std::optional<LastCalls> last_calls;      // set once this rank makes no more
   MatchIndex<PostedRequest> sends;          // in progress, by (sequence, tag, receiver)
   MatchIndex<PostedRequest> receives;       // posted, by (sequence, tag, sender)
   int arriving = 0;                         // receives for which data has arrived

@@ -26,9 +26,14 @@ void Messenger::set_observer(Observer* observer) noexcept {
   stragglers_.set_observer(observer);
 }
 
+void Messenger::say_last(std::uint64_t group, LastCalls last) noexcept {
+  stragglers_.say_last(group, last);
+  mailbox_.say_last(group, std::move(last));
+}
+
 void Messenger::forget(std::uint64_t group, std::uint64_t last) noexcept {
-  mailbox_.forget(group, last);
   aborts_.forget(group);
+  mailbox_.forget(group, last);
   stragglers_.forget(group);
 }
 

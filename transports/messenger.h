@@ -48,7 +48,8 @@ class Messenger final : private MessageReceiver, private MatchObserver {
     for (const int rank : partners) peers_[rank].awaited = true;
     return leaving_.leave(deadline, stop);
   }
-  // This rank has left the group: see Mailbox::forget().
+  // See Mailbox: members that wait for another call of this rank are told.
+  void say_last(std::uint64_t group, LastCalls last) noexcept;
   void forget(std::uint64_t group, std::uint64_t last = ~std::uint64_t{0}) noexcept;
   bool lost(int rank) const noexcept { return peers_.lost(rank); }
 

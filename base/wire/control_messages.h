@@ -42,9 +42,12 @@ struct CallsDiffer {
 // How far is the receiver with this operation?
 struct WhereIs {
   static constexpr std::uint16_t kType = 413;
+  // Of a message between the sender of the question and the receiver, what the sender waits for.
+  enum Half : std::uint8_t { kOther = 0, kReceive = 1, kSend = 2 };
   std::uint64_t fingerprint = 0;  // the sender's call
+  Half half = kOther;             // that the receiver must call; kOther: none, or it is not between these two
   std::string call;
-  auto fields() { return std::tie(fingerprint, call); }
+  auto fields() { return std::tie(fingerprint, half, call); }
 };
 
 struct OperationState {
@@ -55,7 +58,7 @@ struct OperationState {
     kFinished = 2,
     kWorking = 3,  // with the local peer `rank`, if there is one
     kNoGroup = 4,  // it has not created the group
-    kFreed = 5,    // it freed the group before it reached this operation, and never begins it
+    kFreed = 5,    // it has freed the group, or finalized, before it reached this operation, and never begins it
   };
   State state = kNotBegun;
   std::int32_t rank = -1;

@@ -24,7 +24,7 @@ TEST(ControlMessages, TheVectorsOfTheSpecificationHold) {
   std::map<std::string, std::string> computed;
   computed["group aborted"] = control(GroupAborted{9, 3, 1, {1, 3, 5}, "rank 1 called a barrier"});
   computed["calls differ"] = control(CallsDiffer{kFingerprint, "allreduce of 8 fp32"});
-  computed["where is"] = control(WhereIs{kFingerprint, "a barrier"});
+  computed["where is"] = control(WhereIs{kFingerprint, WhereIs::kSend, "a barrier"});
   computed["operation state"] = control(OperationState{OperationState::kWorking, -1});
   computed["whom from"] = control(WhomFrom{});
   computed["receives from"] = control(ReceivesFrom{ReceivesFrom::kAnyRank, "recv of 1 fp32"});

@@ -143,6 +143,11 @@ class IntraMessages final : private Root::Owner {
   bool prepare_to_post(int member, const PlainCall& call) noexcept;
   // The receive waits from now on; `owner` hears of its end, and is the same for all of an object.
   inline void post(Posted& receive, Posted::Owner& owner) noexcept;
+  // Whether a receive waits for a message that this member, which sends nothing any more, has not sent.
+  bool waits_for_more(int member) noexcept {
+    const Incoming& its = from(member);
+    return its.waiting > 0 && its.posted->load(std::memory_order_acquire) == its.seen;
+  }
   // It ends without a message.
   void withdraw(Posted& receive) noexcept;
 

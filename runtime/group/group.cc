@@ -85,6 +85,27 @@ Group::~Group() {
   context_.messenger()->forget(view_->id(), collectives());
 }
 
+LastCalls Group::last_calls(std::uint64_t last) const {
+  LastCalls calls;
+  calls.collectives = last;
+  calls.pairs_are_known = pairs_.used() <= LastCalls::kMostPairs;
+  if (!calls.pairs_are_known) return calls;
+  pairs_.for_each([&](bool sends, int rank, std::uint32_t tag, std::uint64_t count) {
+    calls.pairs.push_back({static_cast<int>(view_->member(rank).id), tag, sends, count});
+  });
+  return calls;
+}
+
+void Group::say_last(std::uint64_t more) noexcept {
+  if (std::exchange(said_last_, true)) return;
+  if (board_ != nullptr) board_->say_last();
+  if (!spans_hosts()) return;
+  try {
+    context_.messenger()->say_last(view_->id(), last_calls(collectives() + more));
+  } catch (const std::bad_alloc&) {  // they wait for their time-out
+  }
+}
+
 // A member creates its board last, so a member whose board exists has created all its lines.
 Task<void> Group::open(Stop& stop) {
   if (open_) co_return;
@@ -382,9 +403,12 @@ void Group::end(std::exception_ptr error) noexcept {
 Task<void> Group::tell_of_end() {
   Stop none;
   if (!has_told_of_end()) co_await context_.messenger()->flush(none);
+  told_of_end_ = true;
 }
 
-bool Group::has_told_of_end() const noexcept { return !spans_hosts() || context_.messenger()->flushed(); }
+bool Group::has_told_of_end() const noexcept {
+  return told_of_end_ || !spans_hosts() || context_.messenger()->flushed();
+}
 
 void Group::abort_by_user(const std::string& reason) noexcept {
   try {

@@ -42,6 +42,7 @@
 #include "runtime/group/waiting_call.h"
 #include "runtime/watch/receive_search.h"
 #include "runtime/watch/recorder.h"
+#include "transports/last_calls.h"
 
 namespace aiacc {
 
@@ -76,7 +77,16 @@ class Group final : private GroupBoard::Observer,
   // this member is done; `gone` returns whether a rank of the group has died. May be called repeatedly after handles_gone().
   template <class Gone>
   bool may_close(Gone&& gone) {
-    return outstanding() == 0 && (board_ == nullptr || board_->all_are_done(gone));
+    if (outstanding() != 0) return false;
+    say_last(0);
+    return board_ == nullptr || board_->all_are_done(gone);
+  }
+  // On the lane's thread, when nothing runs: this member makes only so many more calls, which are collectives. Who waits for another
+  // call of it is told.
+  void say_last(std::uint64_t more) noexcept;
+  // On the lane's thread, when an operation has ended: if that was the last of a group that was freed, the members are told now.
+  void say_done_if_freed() noexcept {
+    if (handles_are_gone()) static_cast<void>(may_close([](int) { return false; }));
   }
 
   // --- any thread ------------------------------------------------------------------------------------------------------
@@ -186,6 +196,9 @@ class Group final : private GroupBoard::Observer,
   // --- the lane's thread -----------------------------------------------------------------------------------------------
   // Straggler diagnosis of an operation: investigate() starts it; stragglers() is the result so far.
   void investigate(GroupOperation& operation) noexcept;
+  // Ends the group if the operation waits for a member of this host that has left: costs a few looks into memory.
+  void look_for_leavers(const GroupOperation& operation) noexcept;
+  bool shares_host() const noexcept { return board_ != nullptr; }
   GroupOperation::Stragglers stragglers(GroupOperation& operation);
   // Throws if the group has ended.
   void check_alive();
@@ -245,6 +258,7 @@ class Group final : private GroupBoard::Observer,
   }
   GroupOperation::Stragglers diagnose(GroupOperation& operation);
   void end_if_freed(const GroupOperation& operation);
+  void end_if_nobody_sends(const GroupOperation& operation);
   // Receivers that wait for each other.
   GroupOperation* oldest_receive() noexcept;
   void look_for_cyclic_receives(GroupOperation& operation);
@@ -254,6 +268,7 @@ class Group final : private GroupBoard::Observer,
   }
   void withdraw_cyclic_receives() noexcept;
   GroupOperation::Stragglers missing(const GroupOperation& operation);
+  LastCalls last_calls(std::uint64_t last) const;
   bool spans_hosts() const noexcept { return team_.mailbox != nullptr; }
   bool crosses_hosts(const GroupOperation& operation) const noexcept;
 
@@ -277,8 +292,10 @@ class Group final : private GroupBoard::Observer,
   std::atomic<int> outstanding_{0};
   std::atomic<bool> handles_gone_{false};
   Stop stop_;
-  bool ended_ = false;           // the first error is known
-  bool reported_ = false;        // and it has been reported to this rank's user
+  bool ended_ = false;        // the first error is known
+  bool reported_ = false;     // and it has been reported to this rank's user
+  bool told_of_end_ = false;  // the notice of it has left, or was held up for too long
+  bool said_last_ = false;
   bool open_ = false;            // all members of this host have created the group
   std::atomic<int> waiting_{0};  // calls that are no operations
   // Running operations, by line, and how many of them are receives.

@@ -18,8 +18,10 @@ constexpr std::uint32_t kFlag = 0;
 constexpr std::uint32_t kCodeAndPeer = 1;
 constexpr std::uint32_t kText = 2;
 constexpr std::uint32_t kWords = 16;
-// In the line of arrivals, whose word 0 is the sequence: 1 once the member is done with the group.
+// In the line of arrivals, whose word 0 is the sequence: 0; kSendsNoMore once the member sends no message any more; kDone once it is done
+// with the group.
 constexpr std::uint32_t kDoneWord = 1;
+constexpr std::uint64_t kDone = 1, kSendsNoMore = 2;
 // In the same line: the ranks that the abort's error is about, one bit for each rank of the group up to 895.
 constexpr std::uint32_t kAbout = 2;
 constexpr int kMostAbout = static_cast<int>(kWords - kAbout) * 64;
@@ -126,14 +128,26 @@ std::vector<int> GroupBoard::done_here() const {
 
 void GroupBoard::say_done() noexcept {
   said_done_ = true;
-  arrivals_->word[kDoneWord].store(1, std::memory_order_release);
+  arrivals_->word[kDoneWord].store(kDone, std::memory_order_release);
+}
+
+void GroupBoard::say_last() noexcept {
+  if (!said_done_) arrivals_->word[kDoneWord].store(kSendsNoMore, std::memory_order_release);
+}
+
+bool GroupBoard::has_said_last(int member) const noexcept {
+  return member != me_ && is_found(member) &&
+         line_of(member, kArrivals).word[kDoneWord].load(std::memory_order_acquire) != 0;
+}
+
+bool GroupBoard::keeps_lines(int member) const noexcept {
+  const auto at = static_cast<std::size_t>(member);
+  return domain_.find_lines(local_[at], key_, kLines) == lines_[at];
 }
 
 // The word is read before the lines are looked up: if the lines belong to the group afterwards, they did when it was read.
 bool GroupBoard::is_done(int member) const noexcept {
-  const auto at = static_cast<std::size_t>(member);
-  if (line_of(member, kArrivals).word[kDoneWord].load(std::memory_order_acquire) == 1) return true;
-  return domain_.find_lines(local_[at], key_, kLines) != lines_[at];
+  return line_of(member, kArrivals).word[kDoneWord].load(std::memory_order_acquire) == kDone || !keeps_lines(member);
 }
 
 void GroupBoard::post_abort(const std::exception_ptr& error) noexcept {
@@ -162,6 +176,15 @@ void GroupBoard::post_abort(const std::exception_ptr& error) noexcept {
     bits.store(bits.load(std::memory_order_relaxed) | std::uint64_t{1} << (rank % 64), std::memory_order_relaxed);
   }
   domain_.publish(first, kFlag, HostDomain::kUrgent);  // release: pairs with the acquire of the watchers' at_least
+}
+
+std::exception_ptr GroupBoard::abort_of(int rank) const {
+  const auto found = std::find(ranks_.begin(), ranks_.end(), rank);
+  const auto member = static_cast<int>(found - ranks_.begin());
+  if (found == ranks_.end() || member == me_ || !is_found(member)) return nullptr;
+  if (line_of(member, 0).word[kFlag].load(std::memory_order_acquire) == 0) return nullptr;
+  std::exception_ptr error = read_abort(member);
+  return keeps_lines(member) ? error : nullptr;
 }
 
 std::exception_ptr GroupBoard::read_abort(int member) const {

@@ -69,6 +69,12 @@ class GroupBoard final : private Root::Owner {
     }
     return false;
   }
+  // This member sends no messages any more: what it has sent can be found.
+  void say_last() noexcept;
+  // Whether a member, by its index, has said so, or is done.
+  bool has_said_last(int member) const noexcept;
+  // Whether its lines are the group's: then they were so when they were read before.
+  bool keeps_lines(int member) const noexcept;
   // Records that this member is done with the group. True when all members are, except dead ones (`gone`, by rank in
   // the group): then the board may be destroyed. May be called repeatedly.
   template <class Gone>
@@ -82,6 +88,8 @@ class GroupBoard final : private Root::Owner {
     say_done();
     return all_are_done(gone);
   }
+  // The error that a member of this host has posted; null: none, or its lines are no more this group's.
+  std::exception_ptr abort_of(int rank) const;
   // Publishes the abort to the members; only the first call counts.
   void post_abort(const std::exception_ptr& error) noexcept;
 

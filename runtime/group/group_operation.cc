@@ -47,6 +47,7 @@ void GroupOperation::discount() noexcept {
 // The last action: after finish() a waiting thread may destroy this object.
 void GroupOperation::end() noexcept {
   discount();
+  group_.say_done_if_freed();
   std::unique_ptr<Completion> completion = std::move(completion_);
   if (completion != nullptr) completion->error = error_;
   Observer* const observer = observer_;
@@ -81,11 +82,22 @@ void GroupOperation::begin() noexcept {
     error_ = std::current_exception();
     record_end();
     group_.reported();
-    end();
-    return;
+    if (group_.has_told_of_end()) return end();
+    return end_once_told();
   }
   if (waiting_ == nullptr) group_.began(*this);
   running_->root->start();
+}
+
+// As body() does, for a call that found at once that the group is over.
+void GroupOperation::end_once_told() noexcept {
+  try {
+    telling_ = std::make_unique<Root>(group_.loop(), group_.tell_of_end(), static_cast<Root::Owner&>(*this));
+  } catch (const std::bad_alloc&) {
+    return end();
+  }
+  group_.context().watch().add_ending();
+  telling_->start();
 }
 
 // What is begun ends as it finds.
@@ -157,7 +169,13 @@ Task<void> GroupOperation::wait_for_abort_reason(Group& group) {
   }
 }
 
-void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept { over(std::move(error)); }
+void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept {
+  if (telling_ == nullptr) return over(std::move(error));
+  telling_.reset();
+  group_.context().watch().remove_ending();
+  group_.context().operation_ended();
+  end();
+}
 
 void GroupOperation::over(std::exception_ptr error) noexcept {
   group_.context().watch().remove(*this);

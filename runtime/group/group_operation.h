@@ -121,8 +121,9 @@ class GroupOperation final : public RequestedWork,
   OperationLine* line = nullptr;
   Instant due{};  // its place in the schedule
   std::pair<Instant, std::uint64_t> heap_key() const noexcept { return {due, sequence()}; }
-  Instant late_at{};       // for the oldest of a line
-  bool is_oldest = false;  // was the oldest of its line at the watch's last look
+  Instant late_at{};             // for the oldest of a line
+  Instant next_glance = kNever;  // the same: when to look for members of this host that have left
+  bool is_oldest = false;        // was the oldest of its line at the watch's last look
   bool was_asked_about = false;
   bool reported_late = false;
   // For a recv: the cycle of receivers that it belongs to, if any.
@@ -139,6 +140,7 @@ class GroupOperation final : public RequestedWork,
   void discount() noexcept;
   void end() noexcept;
   void number();
+  void end_once_told() noexcept;
 
   // State that exists from begin() to the end, on the lane's thread; once done, other threads may free the rest of this
   // object.
@@ -167,6 +169,7 @@ class GroupOperation final : public RequestedWork,
   std::uint64_t record_ = 0;  // its number in the recorder
   StallTimes questions_{Instant{}, kNever};
   std::optional<Running> running_;
+  std::unique_ptr<Root> telling_;
   bool counted_ = true;  // among the group's outstanding operations
   std::exception_ptr error_;
   std::unique_ptr<Completion> completion_;

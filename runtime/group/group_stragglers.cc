@@ -38,10 +38,10 @@ bool Group::crosses_hosts(const GroupOperation& operation) const noexcept {
 void Group::investigate(GroupOperation& operation) noexcept {
   try {
     if (&operation == oldest_receive()) look_for_cyclic_receives(operation);
-    end_if_freed(operation);
   } catch (const std::bad_alloc&) {  // without memory there is no search
     search_.reset();
   }
+  look_for_leavers(operation);
   if (!crosses_hosts(operation)) return;
   // Nobody knows of one that waits for its turn: what holds up the oldest holds up that.
   const bool waits = !is_message(operation.call().kind) && start_window_.makes_wait(operation.sequence());
@@ -49,6 +49,14 @@ void Group::investigate(GroupOperation& operation) noexcept {
   context_.messenger()->stragglers().investigate(view_->id(), asked.wire_id());
   if (operation.last_question() && operation.call().kind == Collective::kBarrier) {
     context_.messenger()->stragglers().survey(view_->id(), operation.wire_id());
+  }
+}
+
+void Group::look_for_leavers(const GroupOperation& operation) noexcept {
+  try {
+    end_if_freed(operation);
+    end_if_nobody_sends(operation);
+  } catch (const std::bad_alloc&) {  // the next look may have more
   }
 }
 
@@ -60,12 +68,28 @@ void Group::end_if_freed(const GroupOperation& operation) {
   const std::vector<int> missing = board_->missing(operation.sequence());
   for (const int freed : done) {
     if (std::find(missing.begin(), missing.end(), freed) == missing.end()) continue;
+    if (std::exception_ptr error = board_->abort_of(freed)) return abort(std::move(error));
     const std::string call = operation.call().describe();
     std::string sentence = this == &context_.world()
                                ? left_too_early(rank(), call, operation.sequence(), freed)
                                : Stragglers::freed_too_early(rank(), call, operation.sequence(), freed);
     return abort(std::make_exception_ptr(Error(Code::kMismatch, std::move(sentence), freed)));
   }
+}
+
+// Ends the group if the operation waits for a message of a member of this host that has left without sending it.
+void Group::end_if_nobody_sends(const GroupOperation& operation) {
+  if (board_ == nullptr || !open_ || ended_) return;
+  const Call& call = operation.call();
+  if (call.kind != Collective::kRecv && call.kind != Collective::kSendrecv) return;
+  const int from = call.kind == Collective::kRecv ? call.root : call.from;
+  const int member = from == rank() ? -1 : intra_messages_->member_of(from);
+  if (member < 0 || !board_->has_said_last(member) || !intra_messages_->waits_for_more(member)) return;
+  if (std::exception_ptr error = board_->abort_of(from)) return abort(std::move(error));
+  if (!board_->keeps_lines(member)) return;
+  abort(std::make_exception_ptr(
+      Error(Code::kMismatch, Stragglers::left_without_message(rank(), call.describe(), from, this == &context_.world()),
+            from)));
 }
 
 GroupOperation::Stragglers Group::stragglers(GroupOperation& operation) {

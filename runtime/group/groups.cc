@@ -96,6 +96,7 @@ Task<void> Groups::collect() {
     Group& group = *entry->second;
     const auto next = std::next(entry);
     if (group.handles_are_gone() && may_close(group)) {
+      remember_elsewhere(group);
       leaving.push_back(std::move(entry->second));
       groups_.erase(entry);
     }
@@ -109,6 +110,34 @@ Task<void> Groups::close() {
   for (auto& entry : groups_) leaving.push_back(std::move(entry.second));
   groups_.clear();
   for (const auto& group : leaving) co_await group->close(Group::Memory::kMayBeRead);
+}
+
+std::set<int> Groups::members_elsewhere() const {
+  std::set<int> ranks;
+  for (const auto& [id, group] : groups_) add_elsewhere(*group, ranks);
+  for (auto former = former_elsewhere_.rbegin(); former != former_elsewhere_.rend() && ranks.size() < kMostToTell;
+       ++former)
+    ranks.insert(*former);
+  return ranks;
+}
+
+void Groups::remember_elsewhere(const Group& group) {
+  std::set<int> ranks;
+  add_elsewhere(group, ranks);
+  for (const int rank : ranks) {
+    std::erase(former_elsewhere_, rank);
+    former_elsewhere_.push_back(rank);
+    if (former_elsewhere_.size() > kMostToTell) former_elsewhere_.pop_front();
+  }
+}
+
+void Groups::add_elsewhere(const Group& group, std::set<int>& ranks) const {
+  const View& view = group.view();
+  if (view.hosts() == 1 || view.size() > static_cast<int>(kMostToTell)) return;
+  for (const Member& member : view.members()) {
+    if (ranks.size() >= kMostToTell) return;
+    if (member.host != context_.self().host) ranks.insert(static_cast<int>(member.id));
+  }
 }
 
 Group* Groups::find(std::uint64_t id) noexcept {

@@ -10,9 +10,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,6 +54,11 @@ class Groups {
   // Closes all groups. Nothing runs in them, and their members have passed a barrier.
   Task<void> close();
 
+  // Ranks of the world on other hosts, at most kMostToTell, that share a group of at most so many members with this one, or did until
+  // this one freed it.
+  static constexpr std::size_t kMostToTell = 64;
+  std::set<int> members_elsewhere() const;
+
   Group* find(std::uint64_t id) noexcept;
   void rank_lost(const Member& member, const std::exception_ptr& error);
   std::size_t size() const noexcept { return groups_.size(); }
@@ -61,6 +68,8 @@ class Groups {
   std::unique_ptr<Group> made_of(const View& parent, const GroupOrder& order, std::uint64_t key);
   bool may_close(Group& group);
   bool some_leave() const noexcept;
+  void add_elsewhere(const Group& group, std::set<int>& ranks) const;
+  void remember_elsewhere(const Group& group);
 
   struct Loss {
     Member member;
@@ -71,6 +80,7 @@ class Groups {
   std::map<std::uint64_t, std::unique_ptr<Group>> groups_;  // by View::id()
   std::map<std::uint64_t, std::uint64_t> made_;             // number of groups created of each description
   std::vector<Loss> lost_;
+  std::deque<int> former_elsewhere_;  // of groups that are gone, the last of which comes last
 };
 
 }  // namespace aiacc

@@ -28,6 +28,16 @@ class PairSequences {
     if (table_.empty()) return 1;
     return find(const_cast<std::vector<Count>&>(table_), key_of(false, rank, tag)).count + 1;
   }
+  // Calls `fn(sends, rank, tag, count)` for each pair and tag that had a message.
+  template <class Fn>
+  void for_each(Fn&& fn) const {
+    for (const Count& each : table_) {
+      if (each.count == 0) continue;
+      fn(each.key >> 63 != 0, static_cast<int>(each.key >> 32 & 0x7fffffff), static_cast<std::uint32_t>(each.key),
+         each.count);
+    }
+  }
+  std::size_t used() const noexcept { return used_; }
   // The rank at which a recv from any rank starts to search, for fairness.
   int first_looked_at() const noexcept { return first_; }
   void took_from(int rank) noexcept { first_ = rank + 1; }

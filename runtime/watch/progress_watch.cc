@@ -98,7 +98,7 @@ void ProgressWatch::expired() noexcept {
 // --- the oldest of each line --------------------------------------------------------------------------------------------
 
 Instant ProgressWatch::next_look(const GroupOperation& oldest) const noexcept {
-  return std::min(oldest.next_question(), oldest.reported_late ? kNever : oldest.late_at);
+  return std::min({oldest.next_question(), oldest.next_glance, oldest.reported_late ? kNever : oldest.late_at});
 }
 
 Instant ProgressWatch::look_at_lines(Instant now) noexcept {
@@ -146,6 +146,10 @@ void ProgressWatch::look_at_oldest(GroupOperation& operation, Instant now) noexc
       operation.was_asked_about = true;
       operation.set_next_question(now);
       operation.group().investigate(operation);
+      glance_later(operation, now);
+    } else if (now >= operation.next_glance) {
+      operation.group().look_for_leavers(operation);
+      glance_later(operation, now);
     }
     if (!operation.reported_late && now >= operation.late_at && now < operation.deadline()) {
       operation.reported_late = true;
@@ -158,6 +162,12 @@ void ProgressWatch::look_at_oldest(GroupOperation& operation, Instant now) noexc
   } catch (...) {
     operation.group().abort(std::current_exception());
   }
+}
+
+// A member of this host that leaves tells nobody: what it says in shared memory is looked at more often than others are asked.
+void ProgressWatch::glance_later(GroupOperation& operation, Instant now) noexcept {
+  constexpr Duration kGlance = std::chrono::seconds(1);
+  operation.next_glance = operation.group().shares_host() ? after(now, kGlance) : kNever;
 }
 
 void ProgressWatch::report_cycle(const GroupOperation& operation) noexcept {

@@ -61,6 +61,9 @@ class ProgressWatch final : private Timer {
     --running_;
     call.unlink();
   }
+  // An operation that never ran, until its caller may hear so.
+  void add_ending() noexcept { ++running_; }
+  void remove_ending() noexcept { --running_; }
   // `operation` is what one of them has become.
   void take_over(GroupOperation& operation, OperationLine& line) noexcept;
 
@@ -76,6 +79,7 @@ class ProgressWatch final : private Timer {
   Instant look_at_waiting(OperationLine& line, Instant now) noexcept;
   Instant next_look(const GroupOperation& oldest) const noexcept;
   void look_at_oldest(GroupOperation& operation, Instant now) noexcept;
+  static void glance_later(GroupOperation& operation, Instant now) noexcept;
   void meet_deadlines(Instant now) noexcept;
   void ask_a_last_time(GroupOperation& operation, Instant now) noexcept;
   void time_out(GroupOperation& operation, Instant now) noexcept;

@@ -1,8 +1,7 @@
 #include "transports/control/aborts.h"
 
 #include <algorithm>
-#include <set>
-#include <vector>
+#include <utility>
 
 #include "base/error_about.h"
 
@@ -51,20 +50,75 @@ void Aborts::stop(MatchGroup& group, const wire::GroupAborted& notice, std::exce
   peers_.changed.set();
 }
 
-// Sends the notice to this rank's neighbours in the binomial graph: the ranks whose distance is a power of two, in both
-// directions.
 void Aborts::relay(const MatchGroup& group) noexcept {
   Notice& notice = notices_[group.id];
   if (notice.relayed || group.view == nullptr) return;
   notice.relayed = true;
+  for (const int neighbour : neighbours(group)) tell(group, neighbour);
+}
+
+// This rank's neighbours in the binomial graph, as ranks of the world: those whose distance is a power of two, in both directions.
+// Who relays nothing any more has its own neighbours in its place.
+std::set<int> Aborts::neighbours(const MatchGroup& group) const {
   const int size = group.view->size();
-  std::set<int> neighbours;
-  for (int distance = 1; distance < size; distance *= 2) {
-    neighbours.insert((group.rank + distance) % size);
-    neighbours.insert((group.rank - distance + size) % size);
+  std::set<int> found, seen{group.rank};
+  std::vector<int> relays{group.rank};
+  const auto meet = [&](int rank) {
+    if (!seen.insert(rank).second) return;
+    const int of_world = mailbox_.world_rank(group, rank);
+    const auto peer = peers_.known.find(of_world);
+    const bool gone = peer != peers_.known.end() && (peer->second.lost || peer->second.leaves);
+    if (gone) {
+      relays.push_back(rank);
+    } else {
+      found.insert(of_world);
+    }
+  };
+  while (!relays.empty()) {
+    const int rank = relays.back();
+    relays.pop_back();
+    for (int distance = 1; distance < size; distance *= 2) {
+      meet((rank + distance) % size);
+      meet((rank - distance + size) % size);
+    }
   }
-  neighbours.erase(group.rank);
-  for (const int neighbour : neighbours) tell(group, mailbox_.world_rank(group, neighbour));
+  return found;
+}
+
+void Aborts::forget(std::uint64_t id) noexcept {
+  try {
+    const MatchGroup* const group = mailbox_.find_group(id);
+    if (group != nullptr && group->view != nullptr) keep_left(*group);
+  } catch (const std::bad_alloc&) {  // it relays no notice of its end
+  }
+  notices_.erase(id);
+}
+
+void Aborts::keep_left(const MatchGroup& group) {
+  const std::set<int> told = neighbours(group);
+  Left left{{told.begin(), told.end()}, std::nullopt};
+  if (const auto notice = notices_.find(group.id); notice != notices_.end()) left.notice = notice->second.message;
+  if (!left_.insert_or_assign(group.id, std::move(left)).second) return;
+  left_in_order_.push_back(group.id);
+  if (left_in_order_.size() <= Mailbox::kForgotten) return;
+  left_.erase(left_in_order_.front());
+  left_in_order_.pop_front();
+}
+
+void Aborts::relay_of_left(int from, std::uint64_t id, const wire::GroupAborted& notice) {
+  const auto left = left_.find(id);
+  if (left == left_.end() || left->second.notice) return;
+  left->second.notice = notice;
+  for (const int neighbour : left->second.neighbours) {
+    if (neighbour != from) channel_.send(neighbour, {id}, notice);
+  }
+}
+
+bool Aborts::tell_of_left(std::uint64_t id, int to) noexcept {
+  const auto left = left_.find(id);
+  if (left == left_.end() || !left->second.notice) return false;
+  channel_.send(to, {id}, *left->second.notice);
+  return true;
 }
 
 void Aborts::tell(const MatchGroup& group, int to) noexcept {
@@ -72,8 +126,9 @@ void Aborts::tell(const MatchGroup& group, int to) noexcept {
   if (notice != notices_.end()) channel_.send(to, {group.id}, notice->second.message);
 }
 
-void Aborts::came(int, const ControlChannel::Subject& about, const wire::GroupAborted& notice) {
-  if (mailbox_.left(about.group) || !known(notice.code)) return;
+void Aborts::came(int from, const ControlChannel::Subject& about, const wire::GroupAborted& notice) {
+  if (!known(notice.code)) return;
+  if (mailbox_.left(about.group) != nullptr) return relay_of_left(from, about.group, notice);
   MatchGroup& group = mailbox_.group(about.group);
   const auto code = static_cast<Code>(notice.code);
   const bool about_me = notice.rank == group.rank && notice.other != kNoPeer;

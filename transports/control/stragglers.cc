@@ -20,6 +20,20 @@ Exchange* find_asked(MatchGroup& group, const WireId& operation) noexcept {
   return oldest.id().sequence == operation.sequence ? &oldest : nullptr;
 }
 
+// The half of this message without which it cannot end: what the other rank of the pair must call. A send that does not wait for its
+// CTS ends without a receive.
+wire::WhereIs::Half missing_half(Exchange& exchange) noexcept {
+  auto half = wire::WhereIs::kOther;
+  exchange.parts().for_each([&](const PostedRequest& request) {
+    if (request.kind() == PostedRequest::Kind::kRecv) {
+      half = wire::WhereIs::kSend;
+    } else if (static_cast<const PostedSend&>(request).awaits_cts()) {
+      half = wire::WhereIs::kReceive;
+    }
+  });
+  return half;
+}
+
 bool elsewhere(const MatchGroup& group, int rank) noexcept {
   return group.view->host_of(rank) != group.view->host_of(group.rank);
 }
@@ -125,14 +139,14 @@ StragglerDiagnosis Stragglers::diagnosis(std::uint64_t id, const WireId& operati
 void Stragglers::suspect(MatchGroup& group, Search& search, int rank) noexcept {
   search.diagnosis = {StragglerDiagnosis::Kind::kSilent, rank};
   if (++search.questions > group.view->size()) return;  // these ranks wait in a circle without this rank
-  if (const Exchange* const exchange = group.find(search.operation); exchange != nullptr) {
+  if (Exchange* const exchange = group.find(search.operation); exchange != nullptr) {
     ask_where(group, *exchange, rank);
   }
 }
 
 void Stragglers::survey(std::uint64_t id, const WireId& operation) noexcept {
   MatchGroup* const group = open_group(id);
-  const Exchange* const exchange = group == nullptr ? nullptr : group->find(operation);
+  Exchange* const exchange = group == nullptr ? nullptr : group->find(operation);
   if (exchange == nullptr) return;
   const int size = group->view->size();
   search_of(*group, operation).begun.assign(static_cast<std::size_t>(size), 0);
@@ -154,20 +168,53 @@ std::vector<int> Stragglers::not_begun(std::uint64_t id, const WireId& operation
 
 // --- questions ------------------------------------------------------------------------------------------------------------
 
-void Stragglers::ask_where(MatchGroup& group, const Exchange& exchange, int rank) noexcept {
-  channel_.send(mailbox_.world_rank(group, rank), {group.id, exchange.id()},
-                wire::WhereIs{exchange.fingerprint(), exchange.note().describe()});
+void Stragglers::ask_where(MatchGroup& group, Exchange& exchange, int rank) noexcept {
+  wire::WhereIs question;
+  question.fingerprint = exchange.fingerprint();
+  // The number and tag of a message say nothing about messages of another pair, which a chain of waits may lead to.
+  if (exchange.id().is_pair() && exchange.id().peer == rank) question.half = missing_half(exchange);
+  question.call = exchange.note().describe();
+  channel_.send(mailbox_.world_rank(group, rank), {group.id, exchange.id()}, question);
+}
+
+// Whether this rank, which makes no other calls in the group than those, has not made what a member on another host waits for.
+bool Stragglers::never_makes(const LastCalls& last, int from, const Question& question) noexcept {
+  const WireId& operation = question.operation;
+  if (!operation.is_pair())
+    return operation.sequence > last.collectives || last.was_another(operation.sequence, question.fingerprint);
+  if (question.half == wire::WhereIs::kOther) return false;
+  const bool sent = question.half == wire::WhereIs::kSend;
+  return !last.made(from, operation.tag.step, sent, operation.sequence & ~kPairSequence);
+}
+
+void Stragglers::tell_never_made(int from, std::uint64_t group, const WireId& operation) noexcept {
+  channel_.send(from, {group, operation}, wire::OperationState{State::kFreed, kNoPeer});
+}
+
+// Who asked before this rank made its last call may not ask again for long.
+void Stragglers::say_last(std::uint64_t group, const LastCalls& last) noexcept {
+  const auto asked = asked_.find(group);
+  if (asked == asked_.end()) return;
+  const MatchGroup* const ended = mailbox_.find_group(group);
+  for (const auto& [who, question] : asked->second) {
+    if (ended != nullptr && ended->error) {  // the notice of it may not have come that far
+      aborts_.tell(*ended, who.first);
+    } else if (never_makes(last, who.first, question)) {
+      tell_never_made(who.first, group, question.operation);
+    }
+  }
+  asked_.erase(asked);
 }
 
 void Stragglers::asked(int from, const ControlChannel::Subject& about, const wire::WhereIs& question) {
   // This rank has freed the group: every operation that it had begun has ended. One may have been another call than the asking
   // rank's: without elements, so that it exchanged nothing, or with a message that the asking rank does not expect yet.
-  if (const auto left = mailbox_.left(about.group)) {
-    const std::uint64_t sequence = about.operation.sequence;
-    const bool begun =
-        !about.operation.is_pair() && sequence <= left->last && !left->was_another(sequence, question.fingerprint);
-    channel_.send(from, {about.group, WireId(about.operation.sequence)},
-                  wire::OperationState{begun ? State::kFinished : State::kFreed, kNoPeer});
+  if (const LastCalls* const left = mailbox_.left(about.group); left != nullptr) {
+    if (aborts_.tell_of_left(about.group, from)) return;
+    if (never_makes(*left, from, {about.operation, question.fingerprint, question.half})) {
+      return tell_never_made(from, about.group, about.operation);
+    }
+    channel_.send(from, about, wire::OperationState{State::kFinished, kNoPeer});
     return;
   }
   MatchGroup* const group = mailbox_.find_group(about.group);
@@ -175,11 +222,18 @@ void Stragglers::asked(int from, const ControlChannel::Subject& about, const wir
     channel_.send(from, about, wire::OperationState{State::kNoGroup, kNoPeer});
     return;
   }
-  if (group->error) return;  // the asking rank gets the abort notice
+  if (group->error) return aborts_.tell(*group, from);  // the notice may have been lost with who should have relayed it
   const WireId operation = mailbox_.seen_from_here(*group, from, about.operation);
   if (const CallNote* const mine = group->other_call(operation.sequence, question.fingerprint); mine != nullptr) {
     mismatches_.end(*group, from, operation.sequence, mine->describe(), question.call);
     return;
+  }
+  const Question asked{operation, question.fingerprint, question.half};
+  if (!group->last_calls) {
+    if (!operation.is_pair() || asked.half != wire::WhereIs::kOther)
+      asked_[group->id].insert_or_assign({from, operation.is_pair()}, asked);
+  } else if (never_makes(*group->last_calls, from, asked)) {
+    return tell_never_made(from, group->id, operation);
   }
   channel_.send(from, {group->id, operation}, state_of(*group, operation));
 }
@@ -213,8 +267,8 @@ void Stragglers::answered(int from, const ControlChannel::Subject& about, const 
   const int answering = mailbox_.group_rank(*group, from);
   Search* const search = find_asking(*group, operation);
   if (search == nullptr) return;
-  if (state.state == State::kFreed && !operation.is_pair()) {
-    return end_by_freeing(*group, *group->find(operation), answering);
+  if (const Exchange* const exchange = group->find(operation); state.state == State::kFreed && exchange != nullptr) {
+    return end_by_freeing(*group, *exchange, answering);
   }
   if (static_cast<std::size_t>(answering) < search->begun.size()) {
     search->begun[static_cast<std::size_t>(answering)] =
@@ -250,11 +304,18 @@ std::string Stragglers::freed_too_early(int rank, const std::string& call, std::
       rank, call, sequence, freed);
 }
 
+std::string Stragglers::left_without_message(int rank, const std::string& call, int left, bool finalized) {
+  return fmt::format("rank {} called {}, but rank {} has {} without the other half of it", rank, call, left,
+                     finalized ? "called aiacc_finalize" : "freed their group");
+}
+
 void Stragglers::end_by_freeing(MatchGroup& group, const Exchange& exchange, int freed) noexcept {
   wire::GroupAborted notice;
   notice.code = static_cast<std::int32_t>(Code::kMismatch);
   notice.rank = freed;
-  notice.sentence = freed_too_early(group.rank, exchange.note().describe(), exchange.id().sequence, freed);
+  const std::string call = exchange.note().describe();
+  notice.sentence = exchange.id().is_pair() ? left_without_message(group.rank, call, freed, mailbox_.is_world(group))
+                                            : freed_too_early(group.rank, call, exchange.id().sequence, freed);
   aborts_.end(group, notice, std::make_exception_ptr(Error(Code::kMismatch, notice.sentence, freed)));
 }
 

@@ -60,10 +60,17 @@ class Stragglers final {
   // Asks a member on another host whether it does nothing but receive; the observer gets the answer.
   void ask_receiving(std::uint64_t group, int rank) noexcept;
 
-  void forget(std::uint64_t group) noexcept { searches_.erase(group); }
+  // This rank makes no call in the group but those: who has asked about another one is told.
+  void say_last(std::uint64_t group, const LastCalls& last) noexcept;
+  void forget(std::uint64_t group) noexcept {
+    searches_.erase(group);
+    asked_.erase(group);
+  }
 
   // The error sentence for a call that a member will never make because it has freed the group.
   static std::string freed_too_early(int rank, const std::string& call, std::uint64_t sequence, int freed);
+  // The same of a message. `finalized`: it has finalized, and not only freed the group.
+  static std::string left_without_message(int rank, const std::string& call, int left, bool finalized);
 
  private:
   // The diagnosis of an operation in progress.
@@ -75,13 +82,23 @@ class Stragglers final {
     std::vector<char> begun;  // after survey(), by rank: it has answered that it has begun; otherwise empty
   };
 
+  // What another member has asked last: it asks about the oldest operation of each line alone.
+  struct Question {
+    WireId operation;
+    std::uint64_t fingerprint = 0;
+    wire::WhereIs::Half half = wire::WhereIs::kOther;
+  };
+  using Asking = std::pair<int, bool>;  // its rank in the world, and whether it is about a message of a pair
+
   MatchGroup* open_group(std::uint64_t group) noexcept;
   Search& search_of(MatchGroup& group, const WireId& operation);
   Search* find(std::uint64_t group, const WireId& operation) noexcept;
   Search* find_asking(MatchGroup& group, const WireId& operation) noexcept;
   int awaited(const MatchGroup& group, Exchange& exchange) noexcept;
   void suspect(MatchGroup& group, Search& search, int rank) noexcept;
-  void ask_where(MatchGroup& group, const Exchange& exchange, int rank) noexcept;
+  void ask_where(MatchGroup& group, Exchange& exchange, int rank) noexcept;
+  static bool never_makes(const LastCalls& last, int from, const Question& question) noexcept;
+  void tell_never_made(int from, std::uint64_t group, const WireId& operation) noexcept;
   void asked(int from, const ControlChannel::Subject& about, const wire::WhereIs& question);
   wire::OperationState state_of(MatchGroup& group, const WireId& operation) noexcept;
   void answered(int from, const ControlChannel::Subject& about, const wire::OperationState& state);
@@ -93,7 +110,8 @@ class Stragglers final {
   Aborts& aborts_;
   Mismatches& mismatches_;
   Observer* observer_ = nullptr;
-  std::map<std::uint64_t, std::vector<Search>> searches_;  // by group; a group has few
+  std::map<std::uint64_t, std::vector<Search>> searches_;      // by group; a group has few
+  std::map<std::uint64_t, std::map<Asking, Question>> asked_;  // by group, until this rank makes no more calls in it
 };
 
 }  // namespace aiacc
