@@ -284,7 +284,7 @@ int launch(int argc, char** argv) {
     print_line(stderr, message_line(error.id(), error.message()));
     return error.exit_code();
   } catch (const std::exception& error) {
-    print_line(stderr, message_line(MessageId::kInternal, error.what()));
+    print_line(stderr, message_line(unexpected(error), error.what()));
     return kExitLauncher;
   }
 }

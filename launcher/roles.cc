@@ -165,7 +165,7 @@ int run_role(int argc, char** argv) {
   try {
     return run_agent();
   } catch (const Error& error) {
-    const std::string line = message_line(MessageId::kInternal, error.message()) + "\n";
+    const std::string line = message_line(unexpected(error), error.message()) + "\n";
     (void)!::write(2, line.data(), line.size());
     return kExitLauncher;
   }

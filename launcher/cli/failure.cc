@@ -75,6 +75,11 @@ std::span<const MessageKind> message_kinds() noexcept { return kKinds; }
 
 std::string_view message_name(MessageId id) noexcept { return kKinds[static_cast<std::size_t>(id)].name; }
 
+MessageId unexpected(const std::exception& error) noexcept {
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  return known != nullptr && known->code() == Code::kSystem ? MessageId::kLimit : MessageId::kInternal;
+}
+
 bool is_remark(MessageId id) noexcept {
   switch (id) {
     case MessageId::kBusy:

@@ -91,6 +91,8 @@ struct MessageKind {
 
 std::span<const MessageKind> message_kinds() noexcept;
 std::string_view message_name(MessageId id) noexcept;
+// Of an error that aiaccrun did not expect: what the system refuses it, it refuses by a limit nearly always.
+MessageId unexpected(const std::exception& error) noexcept;
 // Whether --quiet leaves it out.
 bool is_remark(MessageId id) noexcept;
 
