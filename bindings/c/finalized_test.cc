@@ -162,7 +162,7 @@ TEST(Finalized, APushThatIsOutstandingHasEnded) {
       EXPECT_AIACC(aiacc_kv_push(mine.kv, kNumbered, 1, &gradient, nullptr, &pushes[0]));
     }
     EXPECT_AIACC(aiacc_context_destroy(world.context(rank)));
-    if (rank == 0) expect(aiacc_wait(pushes[0]), AIACC_ERR_ABORTED, "was freed");
+    if (rank == 0) expect(aiacc_wait(pushes[0]), AIACC_ERR_ABORTED, "the key-value store");
     expect_gone(mine);
   });
   world.forget();

@@ -85,6 +85,7 @@ class Closing final : private GroupOperation::Observer {
   }
 
   Task<void> pass(Stop& stop) {
+    if (works_) entry_.store->say_done();
     CallOptions options;
     options.name = "aiacc_kv_free";
     options.timeout = timeout_;

@@ -110,6 +110,23 @@ TEST(KvEnds, ALatePushToAnAsyncStoreIsNotToldOfOtherWorkers) {
   });
 }
 
+TEST(KvEnds, AWorkerOfASyncStoreThatFreesItIsNamedToThoseThatPushMoreOften) {
+  const World world(3);
+  world.run([&](int rank, aiacc_group_t group) {
+    aiacc_kv_attr_t attr = kv_attributes(AIACC_KV_SYNC);
+    attr.timeout_ms = 100'000;
+    const aiacc_kv_t kv = make(group, {0, 2}, {0, 1, 2}, attr);
+    Values value(10, 1.0f);
+    begin(kv, name("w"), value);
+    EXPECT_AIACC(aiacc_kv_push(kv, name("w"), 10, value.data(), nullptr, nullptr));
+    if (rank != 1) {
+      expect(aiacc_kv_push(kv, name("w"), 10, value.data(), nullptr, nullptr), AIACC_ERR_ABORTED, "rank 1 frees");
+      EXPECT_EQ(aiacc_last_error_rank(), 1);
+    }
+    EXPECT_AIACC(aiacc_kv_free(kv));
+  });
+}
+
 // A server that leaves without waiting for the others, as one does whose time-out is over or who has lost a rank.
 TEST(KvEnds, ACallAfterItsServerHasFreedTheStoreSaysSo) {
   with_time_out([](std::int64_t ms) {
@@ -200,7 +217,7 @@ TEST_P(KvEndsLeft, WhatNeedsARankThatHasFreedTheStoreSaysSo) {
         return;
       }
       if (rank == 0) return;
-      const char* const why = "rank 0 has freed the key-value store 'left'";
+      const char* const why = "the key-value store 'left'";
       const auto expect_left = [&](aiacc_status_t status) {
         expect(status, AIACC_ERR_ABORTED, why);
         EXPECT_EQ(aiacc_last_error_rank(), 0);
@@ -317,7 +334,7 @@ TEST(KvEnds, WhatIsOutstandingEndsWithTheStore) {
       EXPECT_AIACC(aiacc_kv_push(kv, name("w"), 10, value.data(), nullptr, &request));
     }
     EXPECT_AIACC(aiacc_kv_free(kv));
-    if (rank == 0) expect(aiacc_wait(request), AIACC_ERR_ABORTED, "was freed");
+    if (rank == 0) expect(aiacc_wait(request), AIACC_ERR_ABORTED, "the key-value store");
   });
 }
 

@@ -160,7 +160,7 @@ TEST_P(KvTogether, FreeingEndsWhatIsOutstanding) {
       EXPECT_AIACC(aiacc_kv_pushpull(kv, {nullptr, 1}, kLong, ones.data(), out.data(), nullptr, &request));
     }
     EXPECT_AIACC(aiacc_kv_free(kv));
-    if (rank == 0) expect(aiacc_wait(request), AIACC_ERR_ABORTED, "was freed");
+    if (rank == 0) expect(aiacc_wait(request), AIACC_ERR_ABORTED, "the key-value store");
   });
 }
 

@@ -80,6 +80,7 @@ void Part::push(int worker, std::uint64_t id, Gradient gradient, Reading reading
   if (number != 0 && number <= its.number) return push_again(std::move(held), number, answers);
   if (rules_.mode != Mode::kSync) return push_at_once(std::move(held), gradient, updater, answers);
   if (const Error* why = blocked()) return refuse(held, *why, answers);
+  if (const Error* why = incomplete()) return refuse(held, *why, answers);
   if (its.given) {
     const Error why(Code::kProtocol, fmt::format("worker {} pushed {} twice in one round", worker, describe_key(key_)));
     return refuse(held, why, answers);
@@ -189,6 +190,7 @@ void Part::pull(int worker, std::uint64_t id, Reading reading, std::vector<Answe
   if (ready(held)) return answer(held, answers);
   held_.push_back(std::move(held));
   if (const Error* why = blocked()) fail_waiting(*why, answers);
+  refuse_without_pushes(answers);
 }
 
 void Part::lost(int worker, const Error& why, std::vector<Answer>& answers) {
@@ -197,6 +199,32 @@ void Part::lost(int worker, const Error& why, std::vector<Answer>& answers) {
   held_.remove_if([worker](const Held& held) { return held.worker == worker; });
   if (const Error* blocking = blocked()) fail_waiting(*blocking, answers);
   release(answers);  // a bounded part waits for the living only
+}
+
+void Part::done(int worker, const Error& why, std::vector<Answer>& answers) {
+  at(worker).done = why;
+  refuse_without_pushes(answers);
+}
+
+const Error* Part::incomplete() const noexcept {
+  if (rules_.mode != Mode::kSync) return nullptr;
+  for (const Worker& worker : workers_) {
+    if (worker.done && !worker.given) return &*worker.done;
+  }
+  return nullptr;
+}
+
+bool Part::needs_pushes(const Held& held) const noexcept {
+  return held.count - held.reading.after > version_ - supplied_;
+}
+
+void Part::refuse_without_pushes(std::vector<Answer>& answers) {
+  const Error* const why = incomplete();
+  if (why == nullptr) return;
+  for (const Held& held : held_) {
+    if (needs_pushes(held)) refuse(held, *why, answers);
+  }
+  held_.remove_if([this](const Held& held) { return needs_pushes(held); });
 }
 
 const Error* Part::blocked() const noexcept {

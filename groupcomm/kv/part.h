@@ -16,7 +16,8 @@
 // takes over the result: it runs no updater, so that one whose results differ from call to call leaves both with the same value.
 //
 // Requests that cannot be answered yet are held. A lost worker ends a kSync part's rounds: who waits hears of it, and what was
-// summed before can still be pulled.
+// summed before can still be pulled. So does one that has pushed for the last time, but what it has given counts, and rounds that
+// workers have summed still come.
 #pragma once
 
 #include <cstdint>
@@ -107,6 +108,8 @@ class Part {
   // The sum of a round, of which no worker has pushed.
   void supply(std::span<const std::byte> sum, const UpdaterOptions& updater, std::vector<Answer>& answers);
   void lost(int worker, const Error& why, std::vector<Answer>& answers);
+  // The worker lives and will not push any more. All of its pushes have come.
+  void done(int worker, const Error& why, std::vector<Answer>& answers);
 
   const Shape& shape() const noexcept { return shape_; }
   std::uint64_t first() const noexcept { return first_; }
@@ -140,6 +143,7 @@ class Part {
     std::optional<Error> failed;    // what its last push ended with
     std::optional<Gradient> given;  // to the present round
     std::optional<Error> lost;
+    std::optional<Error> done;
   };
 
   Worker& at(int worker) noexcept { return workers_[static_cast<std::size_t>(worker)]; }
@@ -153,6 +157,11 @@ class Part {
   void answer(const Held& held, std::vector<Answer>& answers) const;
   // The first lost worker that has given nothing to the present round.
   const Error* blocked() const noexcept;
+  // Such a worker that is done.
+  const Error* incomplete() const noexcept;
+  // Whether it needs a round of pushes that is not applied.
+  bool needs_pushes(const Held& held) const noexcept;
+  void refuse_without_pushes(std::vector<Answer>& answers);
   void finish_if_complete(const UpdaterOptions& updater, std::vector<Answer>& answers);
   void finish_round(const UpdaterOptions& updater, Change& change);
   void sum_dense(const UpdaterOptions& updater, const std::vector<Gradient>& gradients);

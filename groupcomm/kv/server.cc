@@ -104,7 +104,7 @@ void Server::declare(int worker, std::uint64_t id, const RequestView& request, s
   if (!key.shape) {
     check_updater(updater_, declared.shape.type, request.key);  // as of the first worker, who creates no part then
     if (place_.replicas && !complete_[static_cast<std::size_t>(request.head.server)]) throw lost_with(request.key);
-    if (const auto lost = lost_.find(0); lost != lost_.end()) return answers.push_back(no(worker, id, lost->second));
+    if (const Error* const why = no_first_worker()) return answers.push_back(no(worker, id, *why));
     key.waiting.push_back(declared);
     return;
   }
@@ -136,6 +136,7 @@ void Server::create(int worker, std::uint64_t id, const RequestView& request, st
                                      std::make_shared<Version>(request.elements, memory_), memory_);
   std::vector<Answer> none;
   for (const auto& [lost, why] : lost_) made->lost(lost, why, none);
+  for (const auto& [done, why] : done_) made->done(done, why, none);
   Kept& kept = key.parts[head.part];
   kept.part = std::move(made);
   kept.server = head.server;
@@ -174,7 +175,7 @@ RoundChoice& Server::choice_of(std::string_view name) {
   if (choice) return *choice;
   choice.emplace(rules_.workers);
   std::vector<Answer> none;
-  if (!lost_.empty() || all_send_) choice->lost(none);
+  if (!lost_.empty() || !done_.empty() || all_send_) choice->lost(none);
   return *choice;
 }
 
@@ -241,6 +242,29 @@ void Server::lost(int worker, const Error& why, std::vector<Answer>& answers) {
       settle(name, number, kept, std::move(fresh), answers);
     }
     std::erase_if(key.waiting, [worker](const Declared& declared) { return declared.worker == worker; });
+    if (worker != 0 || key.shape) continue;
+    for (const Declared& declared : std::exchange(key.waiting, {}))
+      answers.push_back(no(declared.worker, declared.id, why));
+  }
+}
+
+// Why a key that the first worker has not begun never begins; null if it may.
+const Error* Server::no_first_worker() const noexcept {
+  for (const auto* workers : {&lost_, &done_}) {
+    if (const auto first = workers->find(0); first != workers->end()) return &first->second;
+  }
+  return nullptr;
+}
+
+void Server::done(int worker, const Error& why, std::vector<Answer>& answers) {
+  if (lost_.contains(worker) || !done_.emplace(worker, why).second) return;
+  for (auto& [name, key] : keys_) {
+    if (key.choice) key.choice->lost(answers);
+    for (auto& [number, kept] : key.parts) {
+      std::vector<Answer> fresh;
+      kept.part->done(worker, why, fresh);
+      settle(name, number, kept, std::move(fresh), answers);
+    }
     if (worker != 0 || key.shape) continue;
     for (const Declared& declared : std::exchange(key.waiting, {}))
       answers.push_back(no(declared.worker, declared.id, why));

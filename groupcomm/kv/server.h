@@ -45,6 +45,8 @@ class Server {
   // The sum of a round of a part, which the workers have summed themselves.
   void supply(std::string_view key, std::uint32_t part, std::span<const std::byte> sum, std::vector<Answer>& answers);
   void lost(int worker, const Error& why, std::vector<Answer>& answers);
+  // The worker, which lives, begins no call any more, and has no answer outstanding.
+  void done(int worker, const Error& why, std::vector<Answer>& answers);
   // A server, by index, from which nothing comes any more.
   void server_lost(int server, std::vector<Answer>& answers);
   // Workers that would sum a round send it from now on: a server is lost, and some of them do not come any more.
@@ -152,7 +154,8 @@ class Server {
   std::vector<Early> early_;
   UpdaterOptions updater_;
   std::unordered_map<std::string, Key> keys_;
-  std::map<int, Error> lost_;
+  std::map<int, Error> lost_, done_;
+  const Error* no_first_worker() const noexcept;
   bool all_send_ = false;
 };
 

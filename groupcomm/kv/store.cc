@@ -86,6 +86,7 @@ void Store::on_message(ServiceMessage message) noexcept {
       if (number % 2 == 1) peer(from).wrong = number / 2;
       news_.set();
       return;
+    case Word::kDone: return worker_done(from);
   }
 }
 
@@ -108,6 +109,30 @@ void Store::left_early(int rank, std::uint64_t reason) noexcept {
   const Error why = why_of();
   serve_without(rank, why);
   fail_requests_to(rank, why);
+}
+
+// The message may overtake no request of that rank, since all were answered, but those of calls that had ended by their time-out.
+void Store::worker_done(int rank) noexcept {
+  const int worker = worker_of(rank);
+  if (worker < 0 || closed_) return;
+  const Error why(
+      Code::kAborted,
+      fmt::format("rank {} frees {} and makes no more calls{}", rank, describe(),
+                  options_.mode == Mode::kSync ? ": in a sync store each worker pushes a key equally often" : ""),
+      rank);
+  std::vector<Answer> answers;
+  server_.done(worker, why, answers);
+  dispatch(answers);
+}
+
+void Store::say_done() {
+  done_ = true;
+  if (running_.empty()) tell_done();
+}
+
+void Store::tell_done() {
+  for (const int server : options_.servers)
+    server == rank_ ? worker_done(rank_) : post_to(server, {Word::kDone, 0, {}});
 }
 
 void Store::serve_without(int rank, const Error& why) noexcept {

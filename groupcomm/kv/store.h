@@ -95,6 +95,9 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   // With replicas, a barrier: returns when all other ranks are here, or are lost. `call` is what the user calls, for messages. Whether
   // a rank that is here says that something is `wrong`; all that return well say the same of it.
   Task<bool> barrier(Stop& stop, std::string_view call, bool wrong);
+  // On workers without replicas: once what is outstanding here has ended, servers hear that this rank begins no call any more, so that
+  // calls of others that need one end.
+  void say_done();
   // How many ranks are lost.
   std::size_t lost_ranks() const noexcept;
   // On servers: puts what saved_state() has of the parts of a server, by index, in the place of these. Returns when the replica has it.
@@ -150,7 +153,7 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
     bool again = false;
   };
   // What a word of a message has in its last bits: an answer to a request, copies between servers, and the end of a rank's use.
-  enum class Word : std::uint8_t { kRequest, kAnswer, kCopy, kConfirmation, kLeaving, kBarrier };
+  enum class Word : std::uint8_t { kRequest, kAnswer, kCopy, kConfirmation, kLeaving, kBarrier, kDone };
   static constexpr int kWordBits = 3;
   static std::uint64_t word_of(Word word, std::uint64_t number) noexcept {
     return number << kWordBits | static_cast<std::uint64_t>(word);
@@ -203,6 +206,8 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   void end_hopeless() noexcept;
   void left_early(int rank, std::uint64_t reason) noexcept;
   void serve_without(int rank, const Error& why) noexcept;
+  void tell_done();
+  void worker_done(int rank) noexcept;
   void start_waiting(Key& key) noexcept;
   void begin_access(Operation& operation, Key& key);
   void check(const Order& order, const Key& key) const;
@@ -264,6 +269,7 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   std::uint64_t barriers_ = 0;  // that this rank has come to
   std::function<void(const std::string&)> report_;
   bool closed_ = false;
+  bool done_ = false;  // say_done(): the last call of this rank is followed by tell_done()
   std::optional<bool> all_assign_;
   std::optional<Reductions> reductions_;
   std::optional<Service> requests_, answers_;

@@ -170,5 +170,110 @@ TEST(SimLeaving, WhoLeavesAfterALossSaysWhomItHasLost) {
   }
 }
 
+// Of workers that free the store in order, which still serve then.
+class SimDone : public ::testing::TestWithParam<std::tuple<Hosts, bool>> {
+ protected:
+  static StoreOptions options(bool workers_sum) {
+    StoreOptions options;
+    options.updater.kind = kv::UpdaterOptions::Kind::kSum;
+    options.split_elements = 1000;
+    options.allreduce_bytes = workers_sum ? 1 : std::numeric_limits<std::size_t>::max();
+    return options;
+  }
+  static void expect_done(const Operation& operation, int rank) {
+    ASSERT_TRUE(operation.done() && operation.error());
+    const Error error = as_error(operation.error());
+    EXPECT_EQ(error.code(), Code::kAborted) << error.message();
+    EXPECT_EQ(error.peer(), rank) << error.message();
+    EXPECT_EQ(error.message(), "rank " + std::to_string(rank) +
+                                   " frees the key-value store and makes no more calls: in a sync store each worker "
+                                   "pushes a key equally often");
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Placements, SimDone,
+                         ::testing::Combine(::testing::Values(Hosts{0, 0, 0}, Hosts{0, 1, 2}, Hosts{0, 1, 0, 1}),
+                                            ::testing::Bool()));
+
+// Some of the others have begun their push before they can know of it, and some begin it later. None has a time-out.
+TEST_P(SimDone, AWorkerThatHasPushedLessOftenIsNamed) {
+  const auto& [hosts, workers_sum] = GetParam();
+  for (const std::size_t size : {std::size_t{7}, std::size_t{70'000}}) {
+    for (const int done : {0, 1}) {
+      StoreJob world(hosts, options(workers_sum));
+      const int ranks = world.job.size(), last = ranks - 1;
+      const Values ones(size, 1.0f);
+      std::deque<Values> results;
+      world.init_all("w", Values(size));
+      for (int rank = 0; rank < ranks; ++rank)
+        world.start(rank, StoreJob::pushpull("w", ones, results.emplace_back(size)));
+      ASSERT_TRUE(world.finish());
+      std::vector<const Operation*> refused;
+      for (int rank = 0; rank < last; ++rank) {
+        if (rank != done)
+          refused.push_back(&world.start(rank, StoreJob::pushpull("w", ones, results.emplace_back(size))));
+      }
+      world.run(milliseconds(10), [] { return false; });
+      world.stores[static_cast<std::size_t>(done)]->say_done();
+      world.run(milliseconds(10), [] { return false; });
+      refused.push_back(&world.start(last, StoreJob::push("w", ones)));
+      ASSERT_TRUE(world.finish(seconds(1)));
+      for (const Operation* const one : refused) expect_done(*one, done);
+      Values& value = results.emplace_back(size);
+      const Operation& pull = world.start(done, StoreJob::pull("w", value));
+      ASSERT_TRUE(world.finish(seconds(1)));
+      EXPECT_FALSE(pull.error());
+      EXPECT_EQ(value, Values(size, static_cast<float>(ranks)));
+    }
+  }
+}
+
+// It says so while its last pushes are outstanding. What they are for ends well on all ranks, and so do pulls.
+TEST_P(SimDone, WhatAWorkerHasPushedBeforeCounts) {
+  const auto& [hosts, workers_sum] = GetParam();
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    StoreJob world(hosts, options(workers_sum), seed);
+    const int ranks = world.job.size();
+    constexpr int kRounds = 3;
+    constexpr std::size_t kSizes[] = {300'000, 7, 70'000};
+    const Values ones(kSizes[0], 1.0f);
+    std::deque<Values> results;
+    for (const std::size_t size : kSizes) world.init_all(std::to_string(size), Values(size));
+    const auto begin = [&](int rank) {
+      for (int round = 0; round < kRounds; ++round) {
+        for (const std::size_t size : kSizes) {
+          Order order = StoreJob::pushpull(std::to_string(size), ones, results.emplace_back(size));
+          order.in_count = size;
+          world.start(rank, std::move(order));
+        }
+      }
+      world.run(std::chrono::microseconds(seed * 10), [] { return false; });
+      world.stores[static_cast<std::size_t>(rank)]->say_done();
+    };
+    for (int rank = ranks - 1; rank >= 0; --rank) begin(rank);
+    ASSERT_TRUE(world.finish(seconds(10))) << "seed " << seed;
+    for (const auto& operation : world.operations)
+      ASSERT_FALSE(operation->error()) << "seed " << seed << ": " << as_error(operation->error()).message();
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const std::size_t round = i / std::size(kSizes) % kRounds;
+      ASSERT_EQ(results[i],
+                Values(results[i].size(), static_cast<float>((round + 1) * static_cast<std::size_t>(ranks))));
+    }
+  }
+}
+
+TEST_P(SimDone, TheFirstWorkerThatBeginsNoKeyIsNamed) {
+  const auto& [hosts, workers_sum] = GetParam();
+  StoreJob world(hosts, options(workers_sum));
+  const Values value(10);
+  const Operation& early = world.start(1, StoreJob::init("w", value));
+  world.run(milliseconds(10), [] { return false; });
+  world.stores[0]->say_done();
+  world.run(milliseconds(10), [] { return false; });
+  const Operation& late = world.start(2, StoreJob::init("w", value));
+  ASSERT_TRUE(world.finish(seconds(1)));
+  expect_done(early, 0);
+  expect_done(late, 0);
+}
+
 }  // namespace
 }  // namespace aiacc::sim

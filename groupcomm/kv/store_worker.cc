@@ -369,6 +369,7 @@ void Store::end(Operation& operation) noexcept {
     if (key.together == &operation) key.together = nullptr;
     start_waiting(key);
   }
+  if (done_ && !closed_ && running_.empty()) tell_done();
   operation.finish();
 }
 

@@ -163,7 +163,9 @@ AIACC_API aiacc_status_t aiacc_kv_save(aiacc_kv_t kv, const char *path);
 AIACC_API aiacc_status_t aiacc_kv_load(aiacc_kv_t kv, const char *path);
 
 /* The store is gone. What is outstanding on this rank completes with AIACC_ERR_ABORTED. Collective, blocks: a rank serves until
- * all others free the store too, and one that only serves has no time-out. aiacc_finalize frees the stores that are left. */
+ * all others free the store too, and one that only serves has no time-out. Without replicas, calls of other workers that need one more
+ * push of this one in a sync store, or a key that it has not begun as the first worker, end with AIACC_ERR_ABORTED about this rank.
+ * aiacc_finalize frees the stores that are left. */
 AIACC_API aiacc_status_t aiacc_kv_free(aiacc_kv_t kv);
 
 #ifdef __cplusplus
