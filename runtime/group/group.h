@@ -84,9 +84,10 @@ class Group final : private GroupBoard::Observer,
   // On the lane's thread, when nothing runs: this member makes only so many more calls, which are collectives. Who waits for another
   // call of it is told.
   void say_last(std::uint64_t more) noexcept;
-  // On the lane's thread, when an operation has ended: if that was the last of a group that was freed, the members are told now.
+  // On the lane's thread, when an operation has ended: if that was the last of a group that was freed, the members are told now. The
+  // world's last call comes after its handle has gone.
   void say_done_if_freed() noexcept {
-    if (handles_are_gone()) static_cast<void>(may_close([](int) { return false; }));
+    if (handles_are_gone()) say_done();
   }
 
   // --- any thread ------------------------------------------------------------------------------------------------------
@@ -269,6 +270,7 @@ class Group final : private GroupBoard::Observer,
   void withdraw_cyclic_receives() noexcept;
   GroupOperation::Stragglers missing(const GroupOperation& operation);
   LastCalls last_calls(std::uint64_t last) const;
+  void say_done() noexcept;
   bool spans_hosts() const noexcept { return team_.mailbox != nullptr; }
   bool crosses_hosts(const GroupOperation& operation) const noexcept;
 

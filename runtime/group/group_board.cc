@@ -93,7 +93,8 @@ Task<void> GroupBoard::watch(int member) {
   co_await find(member, stop_);
   watched_.push_back({member, &line_of(member, 0).word[kFlag]});
   co_await domain_.at_least({local_[at], lines_[at], kFlag}, HostDomain::kUrgent, stop_);
-  observer_.aborted_by_member(read_abort(member));
+  const std::exception_ptr error = read_abort(member);
+  if (keeps_lines(member)) observer_.aborted_by_member(error);
 }
 
 void GroupBoard::root_ended(Root&, std::exception_ptr) noexcept {
@@ -141,6 +142,7 @@ bool GroupBoard::has_said_last(int member) const noexcept {
 }
 
 bool GroupBoard::keeps_lines(int member) const noexcept {
+  std::atomic_thread_fence(std::memory_order_acquire);  // behind what was read of them
   const auto at = static_cast<std::size_t>(member);
   return domain_.find_lines(local_[at], key_, kLines) == lines_[at];
 }

@@ -76,6 +76,25 @@ TEST_P(Leavers, OfAGroupAreNamedWhenTheirLastOperationHasEnded) {
   expect_named(receive, last, "freed their group");
 }
 
+// Rank 1's receive ends when its handle of the world has gone, and before it has come to the last barrier, which rank 0 asks about.
+TEST(LeaversBetweenHosts, AreNotNamedBeforeTheLastBarrier) {
+  for (const Placement& hosts : {Placement{0, 1, 2}, Placement{0, 0, 0}}) {
+    LeaversJob job(hosts);
+    for (auto& rank : job.ranks) rank->context->world().handles_gone();
+    job.start_in_world(1, message_of(Collective::kRecv, 2, 7, 4), 4);
+    job.finalize(0);
+    job.world.run_until(after(job.began, seconds(2)));
+    GroupOperation& send = job.start_in_world(2, message_of(Collective::kSend, 1, 7, 4), 4);
+    ASSERT_TRUE(job.world.run_while_not([&] { return send.done() && job[1].operations.back()->done(); }));
+    job.world.run_until(after(job.began, seconds(20)));
+    for (const int rank : {1, 2}) job.finalize(rank);
+    job.finish();
+    for (auto& rank : job.ranks) {
+      for (const auto& operation : rank->operations) EXPECT_EQ(error_of(*operation).message(), "");
+    }
+  }
+}
+
 // Rank 0 waits for two messages of the last rank, of which only one comes, and has asked for each.
 TEST_P(Leavers, OfTheJobAreNamedToWhoWaitsForSeveralMessages) {
   for (const std::uint32_t sent : {7U, 8U}) {
