@@ -206,14 +206,6 @@ void Part::done(int worker, const Error& why, std::vector<Answer>& answers) {
   refuse_without_pushes(answers);
 }
 
-const Error* Part::incomplete() const noexcept {
-  if (rules_.mode != Mode::kSync) return nullptr;
-  for (const Worker& worker : workers_) {
-    if (worker.done && !worker.given) return &*worker.done;
-  }
-  return nullptr;
-}
-
 bool Part::needs_pushes(const Held& held) const noexcept {
   return held.count - held.reading.after > version_ - supplied_;
 }
@@ -227,10 +219,10 @@ void Part::refuse_without_pushes(std::vector<Answer>& answers) {
   held_.remove_if([this](const Held& held) { return needs_pushes(held); });
 }
 
-const Error* Part::blocked() const noexcept {
+const Error* Part::missing(std::optional<Error> Worker::*why) const noexcept {
   if (rules_.mode != Mode::kSync) return nullptr;
   for (const Worker& worker : workers_) {
-    if (worker.lost && !worker.given) return &*worker.lost;
+    if (worker.*why && !worker.given) return &*(worker.*why);
   }
   return nullptr;
 }

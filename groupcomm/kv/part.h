@@ -155,10 +155,10 @@ class Part {
   void release(std::vector<Answer>& answers);
   void fail_waiting(const Error& why, std::vector<Answer>& answers);
   void answer(const Held& held, std::vector<Answer>& answers) const;
-  // The first lost worker that has given nothing to the present round.
-  const Error* blocked() const noexcept;
-  // Such a worker that is done.
-  const Error* incomplete() const noexcept;
+  // Of a kSync part: why the first such worker that has given nothing to the present round gives nothing; null: there is none.
+  const Error* missing(std::optional<Error> Worker::*why) const noexcept;
+  const Error* blocked() const noexcept { return missing(&Worker::lost); }
+  const Error* incomplete() const noexcept { return missing(&Worker::done); }
   // Whether it needs a round of pushes that is not applied.
   bool needs_pushes(const Held& held) const noexcept;
   void refuse_without_pushes(std::vector<Answer>& answers);

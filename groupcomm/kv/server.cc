@@ -234,18 +234,9 @@ Gradient Server::gradient_of(const RequestView& request, const Part& part, Servi
 void Server::lost(int worker, const Error& why, std::vector<Answer>& answers) {
   if (!lost_.emplace(worker, why).second) return;
   std::erase_if(early_, [worker](const Early& early) { return early.worker == worker; });
-  for (auto& [name, key] : keys_) {
-    if (key.choice) key.choice->lost(answers);
-    for (auto& [number, kept] : key.parts) {
-      std::vector<Answer> fresh;
-      kept.part->lost(worker, why, fresh);
-      settle(name, number, kept, std::move(fresh), answers);
-    }
+  for (auto& [name, key] : keys_)
     std::erase_if(key.waiting, [worker](const Declared& declared) { return declared.worker == worker; });
-    if (worker != 0 || key.shape) continue;
-    for (const Declared& declared : std::exchange(key.waiting, {}))
-      answers.push_back(no(declared.worker, declared.id, why));
-  }
+  pushes_no_more(worker, why, &Part::lost, answers);
 }
 
 // Why a key that the first worker has not begun never begins; null if it may.
@@ -257,12 +248,15 @@ const Error* Server::no_first_worker() const noexcept {
 }
 
 void Server::done(int worker, const Error& why, std::vector<Answer>& answers) {
-  if (lost_.contains(worker) || !done_.emplace(worker, why).second) return;
+  if (!lost_.contains(worker) && done_.emplace(worker, why).second) pushes_no_more(worker, why, &Part::done, answers);
+}
+
+void Server::pushes_no_more(int worker, const Error& why, PartIsTold told, std::vector<Answer>& answers) {
   for (auto& [name, key] : keys_) {
     if (key.choice) key.choice->lost(answers);
     for (auto& [number, kept] : key.parts) {
       std::vector<Answer> fresh;
-      kept.part->done(worker, why, fresh);
+      (*kept.part.*told)(worker, why, fresh);
       settle(name, number, kept, std::move(fresh), answers);
     }
     if (worker != 0 || key.shape) continue;

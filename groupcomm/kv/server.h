@@ -119,6 +119,9 @@ class Server {
   void serve_early(std::vector<Answer>& answers);
   void settle(std::string_view key, std::uint32_t number, Kept& kept, std::vector<Answer> fresh,
               std::vector<Answer>& answers);
+  const Error* no_first_worker() const noexcept;
+  using PartIsTold = void (Part::*)(int worker, const Error& why, std::vector<Answer>& answers);
+  void pushes_no_more(int worker, const Error& why, PartIsTold told, std::vector<Answer>& answers);
   void serve(int worker, std::uint64_t id, ServiceBytes& payload, std::vector<Answer>& answers);
   void declare(int worker, std::uint64_t id, const RequestView& request, std::vector<Answer>& answers);
   void create(int worker, std::uint64_t id, const RequestView& request, std::vector<Answer>& answers);
@@ -154,8 +157,7 @@ class Server {
   std::vector<Early> early_;
   UpdaterOptions updater_;
   std::unordered_map<std::string, Key> keys_;
-  std::map<int, Error> lost_, done_;
-  const Error* no_first_worker() const noexcept;
+  std::map<int, Error> lost_, done_;  // workers
   bool all_send_ = false;
 };
 

@@ -1,9 +1,11 @@
 // In virtual time: ranks that wait in groups for members that have freed them, finalized or gone, and for notices that these should
 // have relayed. They are told soon who it is, and nobody is told so who waits for what is under way.
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/data/cpu_compute.h"
 #include "base/error_about.h"
 #include "runtime/group/leavers_test.h"
 
@@ -60,20 +62,39 @@ TEST_P(Leavers, OfTheJobAreNamedToWhoReceivesFromThem) {
   EXPECT_EQ(error_of(ends).message(), error_of(receive).message()) << "who finalizes is told too";
 }
 
-// The last rank has freed the group while it still received, and ends that receive without another call.
-TEST_P(Leavers, OfAGroupAreNamedWhenTheirLastOperationHasEnded) {
-  LeaversJob job(GetParam());
-  job.make_groups();
-  const int last = job.size() - 1;
-  job.start(last, message_of(Collective::kRecv, 0, 7, 4), 4);
-  job.free(last);
-  GroupOperation& receive = job.start(0, message_of(Collective::kRecv, last, 7, 4), 4);
-  job.world.run_until(after(job.began, seconds(3)));
-  EXPECT_FALSE(receive.done());
-  job.start(0, message_of(Collective::kSend, last, 7, 4), 4);
-  ASSERT_TRUE(job.world.run_while_not([&] { return receive.done(); }));
-  EXPECT_LT(job.elapsed(), seconds(5));
-  expect_named(receive, last, "freed their group");
+// The last rank has freed the group while it still received, and ends that receive without another call. With options it is an
+// operation; without them it waits without one, and becomes one if it waits for long.
+TEST_P(Leavers, OfAGroupAreNamedWhenTheirLastReceiveHasEnded) {
+  for (const bool with_options : {true, false}) {
+    for (const auto waited : {milliseconds(100), milliseconds(3000)}) {
+      CpuCompute compute;
+      LeaversJob job(GetParam(), 1, {}, {}, &compute);
+      std::unique_ptr<RequestedWork> plain;
+      job.make_groups();
+      for (int rank = 0; rank < job.size(); ++rank) job.start(rank, Call{});
+      job.finish();
+      const Instant began = job.world.now();
+      const int last = job.size() - 1;
+      const Call call = message_of(Collective::kRecv, 0, 7, 4);
+      std::vector<float> memory(4);
+      if (with_options) {
+        job.start(last, call, 4);
+      } else {
+        plain = job.groups[static_cast<std::size_t>(last)]->prepare_waiting(PlainCall::of(call), {}, buffer_of(memory));
+        ASSERT_NE(plain, nullptr);
+        job[last].lane.begin_here(*plain);
+      }
+      job.free(last);
+      GroupOperation& receive = job.start(0, message_of(Collective::kRecv, last, 7, 4), 4);
+      job.world.run_until(after(began, waited));
+      EXPECT_FALSE(receive.done());
+      job.start(0, message_of(Collective::kSend, last, 7, 4), 4);
+      ASSERT_TRUE(job.world.run_while_not([&] { return receive.done(); }));
+      EXPECT_LT(job.world.now() - began, waited + seconds(2));
+      expect_named(receive, last, "freed their group");
+      ASSERT_TRUE(job.world.run_while_not([&] { return plain == nullptr || plain->done(); }));
+    }
+  }
 }
 
 // Rank 1's receive ends when its handle of the world has gone, and before it has come to the last barrier, which rank 0 asks about.

@@ -17,6 +17,7 @@ struct WaitingCall::Upgrade final : GroupOperation::Observer {
   void operation_ended(GroupOperation& over) noexcept override {
     error = over.error();
     waiting.group_.add_waiting(-1);
+    waiting.group_.waiting_calls().some_ended();
     withdrawn = true;
     if (waiting.withdraw()) waiting.finish();
   }
@@ -98,6 +99,7 @@ void WaitingCall::end(Code code) noexcept {
   group_.context().recorder().end(record(), code, group_.loop().about_now());
   group_.ended(*this);
   group_.add_waiting(-1);
+  group_.waiting_calls().some_ended();
   finish();
 }
 
@@ -113,6 +115,11 @@ void WaitingCalls::hand_over(WaitingCall& call) noexcept {
   call.ListNode<WaitingCall>::unlink();
   handed_over_.push_back(call);
   if (!Job::linked()) group_.loop().post(*this);
+}
+
+// The last of a freed group may be one of them. What follows from that comes later, too.
+void WaitingCalls::some_ended() noexcept {
+  if (group_.handles_are_gone() && !Job::linked()) group_.loop().post(*this);
 }
 
 void WaitingCalls::received(IntraMessages::Posted& posted, std::exception_ptr error) noexcept {
@@ -136,6 +143,7 @@ void WaitingCalls::received_all(std::span<IntraMessages::Posted* const> receives
   }
   group_.context().lane().finished_together();
   group_.received_some();
+  some_ended();
 }
 
 void WaitingCalls::item_ended(PlainQueue::Item& item, std::exception_ptr error) noexcept {
@@ -153,6 +161,7 @@ void WaitingCalls::on_stop(const std::exception_ptr&) noexcept {
 
 void WaitingCalls::run() noexcept {
   while (WaitingCall* const call = handed_over_.pop_front()) call->become_operation();
+  group_.say_done_if_freed();
   if (!group_.aborted()) return;
   const bool told = group_.has_told_of_end();
   group_.for_each_line([&](OperationLine& line) {

@@ -98,6 +98,7 @@ class WaitingCalls final : public IntraMessages::Posted::Owner,
   void add() noexcept;
   // It is to become an operation soon.
   void hand_over(WaitingCall& call) noexcept;
+  void some_ended() noexcept;
 
  private:
   void received(IntraMessages::Posted& receive, std::exception_ptr error) noexcept override;

@@ -231,7 +231,7 @@ void Stragglers::asked(int from, const ControlChannel::Subject& about, const wir
   const Question asked{operation, question.fingerprint, question.half};
   if (!group->last_calls) {
     if (!operation.is_pair() || asked.half != wire::WhereIs::kOther)
-      asked_[group->id].insert_or_assign({from, operation.is_pair()}, asked);
+      asked_[group->id].insert_or_assign({from, asked.half}, asked);
   } else if (never_makes(*group->last_calls, from, asked)) {
     return tell_never_made(from, group->id, operation);
   }

@@ -82,13 +82,13 @@ class Stragglers final {
     std::vector<char> begun;  // after survey(), by rank: it has answered that it has begun; otherwise empty
   };
 
-  // What another member has asked last: it asks about the oldest operation of each line alone.
+  // What another member has asked last: it asks about its oldest collective, and about the oldest message with each rank.
   struct Question {
     WireId operation;
     std::uint64_t fingerprint = 0;
     wire::WhereIs::Half half = wire::WhereIs::kOther;
   };
-  using Asking = std::pair<int, bool>;  // its rank in the world, and whether it is about a message of a pair
+  using Asking = std::pair<int, wire::WhereIs::Half>;  // its rank in the world; kOther of a collective
 
   MatchGroup* open_group(std::uint64_t group) noexcept;
   Search& search_of(MatchGroup& group, const WireId& operation);
