@@ -6,6 +6,8 @@ groupcomm_sources += \
 	groupcomm/gradient/launches.h \
 	groupcomm/gradient/launches.cc \
 	groupcomm/gradient/launches_wire.cc \
+	groupcomm/gradient/launch_memory.h \
+	groupcomm/gradient/launch_memory.cc \
 	groupcomm/gradient/waiting_launches.cc \
 	groupcomm/gradient/waiting_launches.h \
 	groupcomm/gradient/wire.h \
@@ -70,6 +72,7 @@ groupcomm_tests += \
 	groupcomm/gradient/group_rounds_sim_test.cc \
 	groupcomm/gradient/dissemination_test.cc \
 	groupcomm/gradient/kind_test.cc \
+	groupcomm/gradient/launch_memory_test.cc \
 	groupcomm/gradient/launch_order_test.h \
 	groupcomm/gradient/negotiator_random_test.cc \
 	groupcomm/gradient/negotiator_recovers_test.cc \

@@ -20,6 +20,7 @@
 
 #include "groupcomm/gradient/inbox.h"
 #include "groupcomm/gradient/kind.h"
+#include "groupcomm/gradient/launch_memory.h"
 #include "groupcomm/gradient/wire.h"
 #include "runtime/group/group.h"
 
@@ -60,7 +61,7 @@ class Launches final : private GroupOperation::Observer {
     std::vector<std::byte> other;
     Codec codec = Codec::kNone;  // of its allreduces, which span hosts
     std::optional<DType> wire;   // on one host: of this launch, once it is prepared
-    WireMemory::Piece memory;
+    LaunchMemory::Piece memory;
     std::size_t piece_bytes = 0;  // larger ranges are cut by it
     const inter::AlgorithmInfo* preferred = nullptr;
     std::uint64_t pass = 0;  // of the schedule, that it ends
@@ -180,7 +181,7 @@ class Launches final : private GroupOperation::Observer {
   const bool alone_;  // no rank shares its host with another one
   WireCodec codec_;
   WireScales scales_;
-  WireMemory memory_;
+  LaunchMemory memory_;
   std::deque<Queued> queue_;
   std::deque<std::unique_ptr<Flight>> flights_;
   std::list<Running> running_;

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <new>
 
 #include "base/data/magnitude.h"
-#include "groupcomm/gradient/slots.h"
 
 namespace aiacc::gradient {
 namespace {
@@ -69,48 +67,5 @@ std::uint32_t WireCodec::decode(DType wire, std::byte* to, const std::byte* from
   }
   return greatest;
 }
-
-WireMemory::~WireMemory() {
-  for (Piece& piece : unused_) free(piece);
-}
-
-void WireMemory::free(Piece& piece) noexcept {
-  if (domain_ != nullptr) {
-    domain_->free(piece.range);
-  } else {
-    ::operator delete(piece.data, std::align_val_t(Slots::kAlignment));
-  }
-}
-
-WireMemory::Piece WireMemory::take(std::size_t bytes) {
-  auto best = unused_.end();
-  for (auto one = unused_.begin(); one != unused_.end(); ++one) {
-    if (one->bytes >= bytes && (best == unused_.end() || one->bytes < best->bytes)) best = one;
-  }
-  if (best != unused_.end()) {
-    const Piece found = *best;
-    unused_.erase(best);
-    return found;
-  }
-  if (!unused_.empty()) {  // one that is too short makes room
-    free(unused_.back());
-    unused_.pop_back();
-  }
-  Piece piece;
-  piece.bytes = std::max<std::size_t>(Slots::padded(bytes), 4096);
-  if (domain_ != nullptr) {
-    piece.range = domain_->allocate(piece.bytes);
-    piece.data = domain_->view(domain_->rank(), piece.range);
-    return piece;
-  }
-  try {
-    piece.data = static_cast<std::byte*>(::operator new(piece.bytes, std::align_val_t(Slots::kAlignment)));
-  } catch (const std::bad_alloc&) {
-    throw Error(Code::kOutOfMemory, "there is no memory for the 16-bit gradients of a gradient engine");
-  }
-  return piece;
-}
-
-void WireMemory::give(Piece piece) { unused_.push_back(piece); }
 
 }  // namespace aiacc::gradient

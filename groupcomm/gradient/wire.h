@@ -18,7 +18,6 @@
 #include "base/data/cpu_compute.h"
 #include "base/data/dtype.h"
 #include "groupcomm/gradient/kind.h"
-#include "transports/host/host_domain.h"
 
 namespace aiacc::gradient {
 
@@ -58,31 +57,6 @@ class WireCodec {
 
  private:
   CpuCompute compute_;  // slots are memory of the host
-};
-
-// Memory for encoded launches, which ranks of this host share if there are any. It is kept for later ones.
-class WireMemory {
- public:
-  struct Piece {
-    std::byte* data = nullptr;
-    std::size_t bytes = 0;
-    HostRange range;
-  };
-  // `domain` as for Slots.
-  explicit WireMemory(HostDomain* domain) noexcept : domain_(domain) {}
-  ~WireMemory();
-  WireMemory(const WireMemory&) = delete;
-  WireMemory& operator=(const WireMemory&) = delete;
-
-  // Throws kOutOfMemory.
-  Piece take(std::size_t bytes);
-  void give(Piece piece);
-
- private:
-  void free(Piece& piece) noexcept;
-
-  HostDomain* domain_;
-  std::vector<Piece> unused_;
 };
 
 }  // namespace aiacc::gradient

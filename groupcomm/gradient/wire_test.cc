@@ -82,18 +82,5 @@ TEST(GradientWire, EncodesAndDecodesWithOneRounding) {
   }
 }
 
-TEST(GradientWire, KeepsMemoryForTheNextLaunch) {
-  WireMemory memory(nullptr);
-  const WireMemory::Piece one = memory.take(10000);
-  ASSERT_NE(one.data, nullptr);
-  memory.give(one);
-  const WireMemory::Piece again = memory.take(9000);
-  EXPECT_EQ(again.data, one.data);
-  const WireMemory::Piece other = memory.take(9000);
-  EXPECT_NE(other.data, one.data);
-  memory.give(again);
-  memory.give(other);
-}
-
 }  // namespace
 }  // namespace aiacc::gradient
