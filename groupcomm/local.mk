@@ -26,6 +26,10 @@ groupcomm_sources += \
 	groupcomm/gradient/positions.cc \
 	groupcomm/gradient/results.h \
 	groupcomm/gradient/results.cc \
+	groupcomm/gradient/row_exchange.h \
+	groupcomm/gradient/row_exchange.cc \
+	groupcomm/gradient/rows.h \
+	groupcomm/gradient/rows.cc \
 	groupcomm/gradient/action_queue.cc \
 	groupcomm/gradient/action_queue.h \
 	groupcomm/gradient/dissemination.cc \
@@ -68,6 +72,7 @@ groupcomm_tests += \
 	groupcomm/gradient/engine_leaving_sim_test.cc \
 	groupcomm/gradient/engine_leaving_world_test.h \
 	groupcomm/gradient/engine_line_sim_test.cc \
+	groupcomm/gradient/engine_rows_sim_test.cc \
 	groupcomm/gradient/engine_sim_test.cc \
 	groupcomm/gradient/group_rounds_sim_test.cc \
 	groupcomm/gradient/dissemination_test.cc \
@@ -79,6 +84,7 @@ groupcomm_tests += \
 	groupcomm/gradient/negotiator_steady_test.cc \
 	groupcomm/gradient/negotiator_test.cc \
 	groupcomm/gradient/negotiator_world_test.h \
+	groupcomm/gradient/rows_test.cc \
 	groupcomm/gradient/schedule_test.cc \
 	groupcomm/gradient/tensor_table_test.cc \
 	groupcomm/gradient/tune_cache_test.cc \

@@ -124,11 +124,11 @@ void Engine::choose_wire(TensorOrder& order) const {
   constexpr std::size_t kLeastMixedBytes = 64 << 10;
   const WireType wanted = order.wire.value_or(options_.wire);
   if (wanted == WireType::kFloat32) return;
-  if (order.kind.type != DType::kFloat32 || !order.kind.sums()) {
+  if (order.kind.type != DType::kFloat32 || !order.kind.sums() || order.kind.is_table()) {
     if (!order.wire) return;
     throw Error(Code::kInvalidArgument,
-                fmt::format("tensor '{}' is {}: only sums and averages of fp32 have a 16-bit wire", order.name,
-                            order.kind.describe(order.count)));
+                fmt::format("tensor '{}' is {}: only sums and averages of fp32 that are no tables have a 16-bit wire",
+                            order.name, order.kind.describe(order.count)));
   }
   if (wanted != WireType::kMixed) {
     order.kind.wire = wanted == WireType::kBFloat16 ? DType::kBFloat16 : DType::kFloat16;
@@ -290,7 +290,9 @@ void Engine::launch(const Launch& launched) {
     Launches::Part part;
     part.index = launched.tensors[i];
     part.mine = launched.mine[i] != 0;
-    part.bytes = table.agreed(part.index).bytes;
+    const TensorRecord& record = table.agreed(part.index);
+    part.table_rows = record.rows;
+    if (!record.is_table()) part.bytes = record.bytes;
     const std::uint32_t local = table.local_of(part.index);
     if (local != kNoIndex) part.tensor = by_local_[local];
     const std::uint64_t position = positions_.of(part.index);
@@ -299,7 +301,7 @@ void Engine::launch(const Launch& launched) {
         flight->in_a_row = false;
       next = position + Slots::padded(part.bytes);
     }
-    flight->parts.push_back(part);
+    flight->parts.push_back(std::move(part));
   }
   progressed_ = now();
   trace_.launched(*flight);

@@ -87,6 +87,10 @@ class Engine final : private Inbox::Owner,
   void submit(std::uint32_t tensor, const void* in, void* out, Submission* submission) {
     inbox_.submit(tensor, in, out, submission);
   }
+  void submit_rows(std::uint32_t tensor, RowsView rows, Submission* submission) {
+    inbox_.submit_rows(tensor, rows, submission);
+  }
+  RowsView rows(std::uint32_t tensor) { return inbox_.rows(tensor); }
   void flush() { inbox_.flush(); }
   // The caller waits for a submission.
   void urge() noexcept { inbox_.urge(); }

@@ -84,6 +84,7 @@ void Engine::submit_again() {
 void Engine::complete(Tensor& tensor, const std::exception_ptr& error) noexcept {
   const bool left_out = error && error == left_;
   if (!error && tensor.out != nullptr && tensor.bytes > 0) std::memcpy(tensor.out, tensor.place, tensor.bytes);
+  if (error && tensor.table != nullptr) tensor.table->result.clear();
   tensor.owed = tensor.pending = false;
   --pending_;
   if (error && !failed_ && !not_finite_) not_finite_ = error;

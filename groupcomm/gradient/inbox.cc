@@ -58,6 +58,11 @@ void Inbox::left(std::exception_ptr why) {
   over_ = std::move(why);
 }
 
+void Inbox::throw_outstanding(const Tensor& tensor) const {
+  throw Error(Code::kInvalidState,
+              fmt::format("tensor '{}' was submitted to {} and is not reduced yet", tensor.name, described_));
+}
+
 Inbox::Tensor& Inbox::checked_locked(std::uint32_t tensor) {
   if (tensor >= tensors_.size() || tensors_[tensor].removed) {
     throw Error(Code::kInvalidArgument,
@@ -65,6 +70,17 @@ Inbox::Tensor& Inbox::checked_locked(std::uint32_t tensor) {
                             tensor < tensors_.size() ? fmt::format(": '{}' was removed", tensors_[tensor].name) : ""));
   }
   return tensors_[tensor];
+}
+
+Inbox::Tensor& Inbox::checked_locked(std::uint32_t number, bool is_table) {
+  Tensor& tensor = checked_locked(number);
+  if (tensor.kind.is_table() == is_table) return tensor;
+  throw Error(Code::kInvalidArgument,
+              is_table
+                  ? fmt::format("tensor '{}' of {} is no table: it has elements, and row_elements was 0", tensor.name,
+                                described_)
+                  : fmt::format("tensor '{}' of {} is a table: rows of it are submitted (aiacc_gradient_submit_rows)",
+                                tensor.name, described_));
 }
 
 // Refuses the orders, or reserves the memory of those that are new.
@@ -84,7 +100,8 @@ void Inbox::check_orders_locked(std::span<const TensorOrder> orders) {
     }
     const auto [first, is_new] = fresh.try_emplace(order.name, &order);
     compare(first->second->kind, first->second->count);
-    if (is_new) room[order.kind.key()] += Slots::padded(order.count * size_of(order.kind.type));
+    if (is_new && !order.kind.is_table())
+      room[order.kind.key()] += Slots::padded(order.count * size_of(order.kind.type));
   }
   if (tensors_.size() + fresh.size() > kMostTensors) {
     throw Error(Code::kInvalidArgument, fmt::format("{} has {} tensors, and {} more are above the most, which is {}",
@@ -112,8 +129,12 @@ void Inbox::add(std::span<const TensorOrder> orders, std::uint32_t* indices) {
     tensor.count = order.count;
     tensor.kind = order.kind;
     tensor.priority = order.priority;
-    tensor.bytes = order.count * size_of(order.kind.type);
-    tensor.slot = slots_.take(order.kind.key(), tensor.bytes);
+    if (order.kind.is_table()) {
+      tensor.table = std::make_unique<Table>();
+    } else {
+      tensor.bytes = order.count * size_of(order.kind.type);
+      tensor.slot = slots_.take(order.kind.key(), tensor.bytes);
+    }
     tensor.may_stay = alone_ && !looks_ && order.kind.needs_no_pack(tensor.bytes);
     items_.push_back({Item::What::kAdd, name->second, &tensor});
   }
@@ -124,8 +145,7 @@ void Inbox::remove(std::span<const std::uint32_t> tensors) {
   check_usable_locked();
   for (const std::uint32_t tensor : tensors) {
     if (!checked_locked(tensor).outstanding) continue;
-    throw Error(Code::kInvalidState, fmt::format("tensor '{}' was submitted to {} and is not reduced yet",
-                                                 tensors_[tensor].name, described_));
+    throw_outstanding(tensors_[tensor]);
   }
   for (const std::uint32_t tensor : tensors) tensors_[tensor].removed = true;
 }
@@ -154,42 +174,84 @@ std::uint64_t Inbox::packed_bytes() const noexcept {
 
 // --- any thread: a step ----------------------------------------------------------------------------------------------
 
-void Inbox::submit(std::uint32_t number, const void* in, void* out, Submission* submission) {
-  Tensor* tensor = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    check_usable_locked();
-    tensor = &checked_locked(number);
-    if (tensor->outstanding) {
-      throw Error(Code::kInvalidState,
-                  fmt::format("tensor '{}' was submitted to {} twice: the first submission is not reduced yet",
-                              tensor->name, described_));
-    }
-    tensor->outstanding = true;
+// It is the caller's to fill until hand_over() or drop_submission().
+Inbox::Tensor& Inbox::begin_submission(std::uint32_t number, bool is_table) {
+  const std::lock_guard lock(mutex_);
+  check_usable_locked();
+  Tensor& tensor = checked_locked(number, is_table);
+  if (tensor.outstanding) {
+    throw Error(Code::kInvalidState,
+                fmt::format("tensor '{}' was submitted to {} twice: the first submission is not reduced yet",
+                            tensor.name, described_));
   }
-  const bool traced = timeline_.on();
-  const bool stays = tensor->may_stay && in != nullptr && in == out;
-  const bool copies = !stays && in != nullptr && in != tensor->slot.data && tensor->bytes > 0;
-  tensor->submitted = tensor->packed = traced ? lane_.loop().now() : Instant{};
-  if (copies) std::memcpy(tensor->slot.data, in, tensor->bytes);
-  if (copies && traced) tensor->packed = lane_.loop().now();
-  const bool finite =
-      !looks_ || !tensor->kind.sums() || all_finite(tensor->kind.type, tensor->slot.data, tensor->count);
+  tensor.outstanding = true;
+  return tensor;
+}
+
+void Inbox::drop_submission(Tensor& tensor) noexcept {
+  const std::lock_guard lock(mutex_);
+  tensor.outstanding = false;
+}
+
+void Inbox::hand_over(Tensor& tensor, bool finite, std::size_t copied, Submission* submission) {
   const std::lock_guard lock(mutex_);
   try {
     check_usable_locked();
-    items_.push_back({Item::What::kReady, number, tensor, finite});
+    items_.push_back({Item::What::kReady, tensor.number, &tensor, finite});
   } catch (...) {
-    tensor->outstanding = false;
+    tensor.outstanding = false;
     throw;
   }
-  tensor->place = stays ? static_cast<std::byte*>(out) : tensor->slot.data;
-  tensor->out = out == tensor->place ? nullptr : out;
-  tensor->submission = submission;
-  if (in != nullptr && !stays) packed_bytes_ += tensor->bytes;
-  if (out != nullptr && !stays) packed_bytes_ += tensor->bytes;
-  bytes_ += tensor->bytes;
+  tensor.submission = submission;
+  packed_bytes_ += copied;
+  bytes_ += tensor.bytes;
   if (bytes_ >= enough_ || !looks_again_) poke_locked();
+}
+
+void Inbox::submit(std::uint32_t number, const void* in, void* out, Submission* submission) {
+  Tensor& tensor = begin_submission(number, false);
+  const bool traced = timeline_.on();
+  const bool stays = tensor.may_stay && in != nullptr && in == out;
+  const bool copies = !stays && in != nullptr && in != tensor.slot.data && tensor.bytes > 0;
+  tensor.submitted = tensor.packed = traced ? lane_.loop().now() : Instant{};
+  if (copies) std::memcpy(tensor.slot.data, in, tensor.bytes);
+  if (copies && traced) tensor.packed = lane_.loop().now();
+  const bool finite = !looks_ || !tensor.kind.sums() || all_finite(tensor.kind.type, tensor.slot.data, tensor.count);
+  tensor.place = stays ? static_cast<std::byte*>(out) : tensor.slot.data;
+  tensor.out = out == tensor.place ? nullptr : out;
+  const std::size_t copied = stays ? 0 : (in != nullptr ? tensor.bytes : 0) + (out != nullptr ? tensor.bytes : 0);
+  hand_over(tensor, finite, copied, submission);
+}
+
+void Inbox::submit_rows(std::uint32_t number, RowsView rows, Submission* submission) {
+  Tensor& tensor = begin_submission(number, true);
+  Rows& given = tensor.table->given;
+  const Kind& kind = tensor.kind;
+  tensor.submitted = timeline_.on() ? lane_.loop().now() : Instant{};
+  try {
+    for (const std::int64_t row : rows.numbers) {
+      if (row >= 0 && static_cast<std::uint64_t>(row) < tensor.count) continue;
+      throw Error(Code::kInvalidArgument, fmt::format("row {} is submitted of tensor '{}' of {}, which is {}", row,
+                                                      tensor.name, described_, kind.describe(tensor.count)));
+    }
+    given.collect(kind.type, kind.row_elements, rows);
+  } catch (...) {
+    drop_submission(tensor);
+    throw;
+  }
+  tensor.packed = tensor.submitted == Instant{} ? Instant{} : lane_.loop().now();
+  tensor.bytes = given.bytes();
+  tensor.table->result.clear();
+  hand_over(tensor, !looks_ || all_finite(kind.type, given.elements(), given.size() * kind.row_elements), tensor.bytes,
+            submission);
+}
+
+RowsView Inbox::rows(std::uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) check_usable_locked();
+  const Tensor& tensor = checked_locked(number, true);
+  if (!tensor.outstanding) return tensor.table->result.view();
+  throw_outstanding(tensor);
 }
 
 bool Inbox::outstanding(std::uint32_t tensor) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -20,6 +21,7 @@
 #include "base/config.h"
 #include "base/task/lane.h"
 #include "groupcomm/gradient/kind.h"
+#include "groupcomm/gradient/rows.h"
 #include "groupcomm/gradient/slots.h"
 #include "groupcomm/gradient/submission.h"
 #include "runtime/timeline/timeline.h"
@@ -28,7 +30,7 @@ namespace aiacc::gradient {
 
 struct TensorOrder {
   std::string_view name;
-  std::size_t count = 0;
+  std::size_t count = 0;  // of elements, and of rows if the kind is that of a table
   Kind kind;
   std::optional<WireType> wire;  // none: the engine's
   std::int32_t priority = 0;
@@ -38,15 +40,21 @@ class Inbox {
  public:
   static constexpr std::size_t kMostTensors = 100'000;
 
+  // What a rank has of a table. Of its user while the tensor is not outstanding; else `given` is read and `result` written by the lane.
+  struct Table {
+    Rows given;
+    Rows result;  // empty after an error
+  };
   struct Tensor {
     std::string name;
     std::uint32_t number = 0;
     std::size_t count = 0;
-    std::size_t bytes = 0;
+    std::size_t bytes = 0;  // of a table: of what was submitted last
     Kind kind;
     std::int32_t priority = 0;
     Slots::Slot slot;
-    bool may_stay = false;  // in the caller's memory, if a submission brings it and takes it back there
+    std::unique_ptr<Table> table;  // in place of a slot
+    bool may_stay = false;         // in the caller's memory, if a submission brings it and takes it back there
     // Guarded by the inbox.
     bool removed = false;
     bool outstanding = false;
@@ -91,6 +99,10 @@ class Inbox {
   // Whether it is reduced in the caller's memory, if that is where a submission brings it and takes it back.
   bool in_place(std::uint32_t tensor);
   void submit(std::uint32_t tensor, const void* in, void* out, Submission* submission);
+  // Rows of a table, which are copied. Throws kInvalidArgument if one is not of the table.
+  void submit_rows(std::uint32_t tensor, RowsView rows, Submission* submission);
+  // The result of the last submission of a table's rows, until the next one.
+  RowsView rows(std::uint32_t tensor);
   void flush();
   // Whether the tensor was submitted and is not complete. If it is not outstanding, throws if the engine was freed, or is over for
   // another reason than that a rank has left it, or the tensor was left out because of that.
@@ -140,7 +152,12 @@ class Inbox {
   // Under mutex_.
   void check_usable_locked();
   [[noreturn]] void throw_over_locked();
+  [[noreturn]] void throw_outstanding(const Tensor& tensor) const;
   Tensor& checked_locked(std::uint32_t tensor);
+  Tensor& checked_locked(std::uint32_t tensor, bool is_table);
+  Tensor& begin_submission(std::uint32_t tensor, bool is_table);
+  void drop_submission(Tensor& tensor) noexcept;
+  void hand_over(Tensor& tensor, bool finite, std::size_t copied, Submission* submission);
   void check_orders_locked(std::span<const TensorOrder> orders);
   void poke_locked() noexcept;
 

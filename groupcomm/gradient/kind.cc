@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <utility>
@@ -17,6 +18,9 @@ constexpr std::string_view kWire = ", wire ";
 constexpr std::string_view kMixed = ", wire mixed";
 constexpr std::string_view kPrescale = ", prescale ";
 constexpr std::string_view kPostscale = ", postscale ";
+
+// No rank knows how many rows the others bring. So many bound how many tables one launch has, and what it keeps of them at a time.
+constexpr std::size_t kExpectedRows = 1024;
 
 double scale_in(const std::string& description, std::string_view what) {
   const std::size_t at = description.find(what);
@@ -48,7 +52,7 @@ Codec Kind::codec_between_hosts() const noexcept {
 }
 
 bool Kind::needs_no_pack(std::size_t bytes) const noexcept {
-  return !wire && codec == Codec::kNone && bytes >= kAloneBytes;
+  return !wire && codec == Codec::kNone && !is_table() && bytes >= kAloneBytes;
 }
 
 std::uint64_t Kind::key() const noexcept {
@@ -56,12 +60,14 @@ std::uint64_t Kind::key() const noexcept {
   hash.add(std::bit_cast<std::uint64_t>(prescale)).add(std::bit_cast<std::uint64_t>(postscale));
   if (wire) hash.add(std::uint64_t{static_cast<std::uint8_t>(*wire)});
   if (codec != Codec::kNone) hash.add(kMixed);
+  if (is_table()) hash.add(std::uint64_t{row_elements});
   return std::uint64_t{static_cast<std::uint8_t>(type)} << 56 | std::uint64_t{static_cast<std::uint8_t>(op)} << 48 |
          hash.value() >> 16;
 }
 
 std::string Kind::describe(std::size_t count) const {
-  std::string text = fmt::format("{} {}, {}", count, name_of(type), name_of(op));
+  const std::string each = is_table() ? fmt::format("rows of {} ", row_elements) : "";
+  std::string text = fmt::format("{} {}{}, {}", count, each, name_of(type), name_of(op));
   if (wire) text += fmt::format("{}{}", kWire, name_of(*wire));
   if (codec != Codec::kNone) text += kMixed;
   if (prescale != 1.0) text += fmt::format("{}{}", kPrescale, prescale);
@@ -72,7 +78,11 @@ std::string Kind::describe(std::size_t count) const {
 TensorRecord Kind::record(std::string name, std::size_t count) const {
   TensorRecord record;
   record.name = std::move(name);
-  record.bytes = count * size_of(type);
+  record.bytes = is_table() ? std::min(count, kExpectedRows) * row_bytes() : count * size_of(type);
+  if (is_table()) {
+    record.rows = count;
+    record.row_elements = row_elements;
+  }
   record.fusion_key = key();
   record.sum = adds_up();
   record.description = describe(count);
@@ -87,6 +97,7 @@ Kind Kind::of(const TensorRecord& record) {
   if (known) {
     kind.type = static_cast<DType>(type);
     kind.op = static_cast<ReduceOp>(op);
+    kind.row_elements = static_cast<std::size_t>(record.row_elements);
     kind.wire = wire_in(record.description);
     if (record.description.find(kMixed) != std::string::npos) kind.codec = Codec::kFloat16;
     kind.prescale = scale_in(record.description, kPrescale);

@@ -1,5 +1,5 @@
-// LaunchMemory: where launches are reduced that are not reduced where they were written, as those that are encoded for the 16-bit wire
-// of one host. The ranks of this host share it, if there are any. It is kept for later launches.
+// LaunchMemory: where launches are reduced that are not reduced where they were written: those that are encoded for the 16-bit wire of
+// one host, and rows of tables. The ranks of this host share it, if there are any. It is kept for later launches.
 #pragma once
 
 #include <cstddef>

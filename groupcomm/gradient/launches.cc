@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/data/magnitude.h"
 #include "groupcomm/gradient/slots.h"
 #include "runtime/context.h"
 #include "runtime/group/group.h"
@@ -40,6 +41,25 @@ Launches::~Launches() {
 void Launches::launch(std::unique_ptr<Flight> launched, const std::string& name) {
   Flight& flight = *launched;
   flights_.push_back(std::move(launched));
+  flight.preferred = preferred_;
+  if (flight.kind.is_table()) {
+    count_rows(flight, name);
+  } else {
+    place_elements(flight);
+    if (spans_hosts_) flight.codec = flight.kind.codec_between_hosts();
+    flight.prepared = !is_encoded_here(flight);
+  }
+  if (flight.prepared) {
+    for (Queued& call : calls_of(flight, name)) queue_.push_back(std::move(call));
+  } else {
+    queue_.push_back({&flight, {}, {}, {}, {}, name, true});
+  }
+  start_more();
+  settle();
+}
+
+// Where they are reduced: in their places, or in other memory if this rank gives zeros for some.
+void Launches::place_elements(Flight& flight) {
   const bool all_mine =
       std::all_of(flight.parts.begin(), flight.parts.end(), [](const Part& part) { return part.mine; });
   std::size_t bytes = 0;
@@ -51,16 +71,55 @@ void Launches::launch(std::unique_ptr<Flight> launched, const std::string& name)
     if (!all_mine && part.mine && part.bytes > 0) std::memcpy(part.data, part.tensor->place, part.bytes);
     at += Slots::padded(part.bytes);
   }
-  flight.preferred = preferred_;
-  if (spans_hosts_) flight.codec = flight.kind.codec_between_hosts();
-  flight.prepared = !is_encoded_here(flight);
-  if (flight.prepared) {
-    for (Queued& call : calls_of(flight, name)) queue_.push_back(std::move(call));
-  } else {
-    queue_.push_back({&flight, {}, {}, {}, name});
+}
+
+// Of tables: how many rows each rank has. The rest follows from that, and comes right behind it.
+void Launches::count_rows(Flight& flight, const std::string& name) {
+  flight.rows = std::make_unique<RowExchange>(flight.kind, group_.rank(), group_.size(), memory_);
+  for (const Part& part : flight.parts)
+    flight.rows->add(part.table_rows, part.mine ? part.tensor->table->given.view() : RowsView{});
+  RowExchange::Step step = flight.rows->count();
+  ++flight.calls;
+  queue_.push_back({&flight, step.call, step.send, step.recv, {}, name});
+}
+
+std::deque<Launches::Queued> Launches::move_rows(Flight& flight, const std::string& name) {
+  std::deque<Queued> calls;
+  for (RowExchange::Step& step : flight.rows->move(flight.piece_bytes)) {
+    step.call.preferred = flight.preferred;
+    calls.push_back({&flight, step.call, step.send, step.recv, {}, name});
   }
-  start_more();
-  settle();
+  flight.calls += calls.size();
+  for (std::size_t table = 0; table < flight.parts.size(); ++table) {
+    Part& part = flight.parts[table];
+    if (part.mine) part.bytes = flight.rows->moved_bytes(table);
+  }
+  return calls;
+}
+
+void Launches::sum_rows(Flight& flight) {
+  for (std::size_t table = 0; table < flight.parts.size(); ++table) {
+    Part& part = flight.parts[table];
+    if (!part.mine && !part.owed && !flight.follow_up) continue;
+    flight.rows->sum(table, part.rows);
+    const std::size_t count = part.rows.size() * flight.kind.row_elements;
+    part.not_finite = looks_ && !all_finite(flight.kind.type, part.rows.elements(), count);
+  }
+}
+
+// When it is the turn of a launch whose calls could not be made before.
+bool Launches::can_prepare(const Flight& flight) const {
+  return flight.rows != nullptr ? flight.calls == 0 : has_last_results(flight);
+}
+
+void Launches::prepare(Queued turn) {
+  Flight& flight = *turn.flight;
+  flight.prepared = true;
+  std::deque<Queued> calls = flight.rows != nullptr ? move_rows(flight, turn.name) : encode(flight, turn.name);
+  while (!calls.empty()) {
+    queue_.push_front(std::move(calls.back()));
+    calls.pop_back();
+  }
 }
 
 std::deque<Launches::Queued> Launches::calls_of(Flight& flight, const std::string& name) {
@@ -92,19 +151,16 @@ Reduction Launches::reduction_of(const Flight& flight) noexcept {
 std::deque<Launches::Queued> Launches::in_pieces(Flight& flight, std::byte* data, std::size_t bytes,
                                                  const Reduction& reduction, const std::string& name) {
   std::deque<Queued> calls;
-  const std::size_t most = std::max(Slots::padded(flight.piece_bytes), Slots::kAlignment);
-  const std::size_t pieces = (bytes + most - 1) / most;
-  const std::size_t piece = pieces == 0 ? 0 : Slots::padded((bytes + pieces - 1) / pieces);
-  for (std::size_t at = 0; at < bytes; at += piece) {
-    const std::size_t length = std::min(piece, bytes - at);
+  Slots::for_each_piece(bytes, flight.piece_bytes, [&](std::size_t at, std::size_t length) {
     Call call;
     call.kind = Collective::kAllreduce;
     call.preferred = flight.preferred;
     call.reduction = reduction;
     call.count = length / size_of(reduction.type);
     ++flight.calls;
-    calls.push_back({&flight, call, Buffer{data + at, length}, {}, name});
-  }
+    const Buffer buffer{data + at, length};
+    calls.push_back({&flight, call, buffer, buffer, {}, name});
+  });
   if (calls.empty()) calls.push_back(empty_call(flight, name));
   return calls;
 }
@@ -117,11 +173,12 @@ Launches::Queued Launches::empty_call(Flight& flight, const std::string& name) c
   call.reduction.type = DType::kUInt64;
   call.count = 1;
   ++flight.calls;
-  return {&flight, call, Buffer{flight.other.data(), flight.other.size()}, {}, name};
+  const Buffer buffer{flight.other.data(), flight.other.size()};
+  return {&flight, call, buffer, buffer, {}, name};
 }
 
 std::deque<Launches::Queued> Launches::grouped(Flight& flight, const std::string& name) {
-  Queued queued{&flight, {}, {}, {}, name};
+  Queued queued{&flight, {}, {}, {}, {}, name};
   queued.call.kind = Collective::kGroupedAllreduce;
   queued.call.preferred = flight.preferred;
   queued.call.reduction = reduction_of(flight);
@@ -144,7 +201,7 @@ std::deque<Launches::Queued> Launches::grouped(Flight& flight, const std::string
 void Launches::exchange(std::vector<std::byte> payload) {
   AIACC_INVARIANT(payload_.empty(), "one exchange at a time");
   payload_ = std::move(payload);
-  queue_.push_back({nullptr, {}, {}, {}, kExchangeName});
+  queue_.push_back({nullptr, {}, {}, {}, {}, kExchangeName});
   start_more();
 }
 
@@ -159,7 +216,8 @@ void Launches::vote(std::span<const std::uint64_t> numbers) {
   call.reduction.type = DType::kUInt64;
   call.reduction.op = ReduceOp::kMax;
   call.count = numbers.size();
-  queue_.push_back({flight.get(), call, Buffer{flight->other.data(), flight->other.size()}, {}, kVoteName});
+  const Buffer buffer{flight->other.data(), flight->other.size()};
+  queue_.push_back({flight.get(), call, buffer, buffer, {}, kVoteName});
   flights_.push_back(std::move(flight));
   start_more();
 }
@@ -181,12 +239,12 @@ void Launches::start_more() noexcept {
     const Flight* const flight = queue_.front().flight;
     const bool votes = flight != nullptr && flight->vote;
     if (!votes && !may_begin(queue_.front())) break;
-    const bool prepared = flight == nullptr || flight->prepared;
-    if (!prepared && !has_last_results(*flight)) break;
+    const bool is_place = queue_.front().is_place;
+    if (is_place && !can_prepare(*flight)) break;
     Queued next = std::move(queue_.front());
     queue_.pop_front();
     try {
-      prepared ? start(std::move(next)) : prepare(std::move(next));
+      is_place ? prepare(std::move(next)) : start(std::move(next));
     } catch (...) {
       failed_ = true;
       owner_.launches_failed(std::current_exception());
@@ -198,7 +256,7 @@ void Launches::start(Queued queued) {
   if (queued.flight != nullptr) {
     ++(queued.flight->vote ? votes_running_ : calls_);
     queued.call.tensors = queued.tensors;
-    return run(queued.flight, queued.call, queued.buffer, queued.buffer, std::move(queued.name));
+    return run(queued.flight, queued.call, queued.send, queued.recv, std::move(queued.name));
   }
   exchanging_ = true;
   exchange_step_ = 0;
@@ -312,7 +370,13 @@ void Launches::settle() {
     flights_.pop_front();
     if (flight->vote) continue;
     note(flight.get(), &Times::landing);
-    land(*flight);
+    try {
+      land(*flight);
+    } catch (...) {
+      failed_ = true;
+      owner_.launches_failed(std::current_exception());
+      break;
+    }
     owner_.launch_ended(*flight);
     start_more();  // what waited for these results
   }

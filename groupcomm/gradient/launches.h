@@ -4,7 +4,8 @@
 // every rank are one range, which is cut into pieces of even size; others are a grouped allreduce. A rank that takes part with zeros
 // for some tensor uses other memory for the whole launch. Over several hosts the allreduce encodes what has a 16-bit wire, piece by piece
 // while others travel. On one host it is encoded as a whole into memory of its own (wire.h), when it is its turn and the results of
-// its last launch are there, and decoded when all of the launch has ended.
+// its last launch are there, and decoded when all of the launch has ended. Of tables the ranks first count their rows (row_exchange.h);
+// as what follows has its place right behind that on every rank, nothing else begins before the counts are here.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +22,8 @@
 #include "groupcomm/gradient/inbox.h"
 #include "groupcomm/gradient/kind.h"
 #include "groupcomm/gradient/launch_memory.h"
+#include "groupcomm/gradient/row_exchange.h"
+#include "groupcomm/gradient/rows.h"
 #include "groupcomm/gradient/wire.h"
 #include "runtime/group/group.h"
 
@@ -42,13 +45,15 @@ class Launches final : private GroupOperation::Observer {
     std::uint32_t index = 0;          // agreed
     bool mine = true;                 // else this rank contributes zeros
     Inbox::Tensor* tensor = nullptr;  // null: this rank has not added it
-    std::size_t bytes = 0;
+    std::size_t bytes = 0;            // of a table: of this rank's rows as they travel, once that is known
+    std::uint64_t table_rows = 0;
     bool owed = false;          // some rank gave zeros: a follow-up brings the rest
     std::byte* data = nullptr;  // where its result is: the tensor's place, or in `other`
     std::size_t wire_at = 0;    // on the 16-bit wire: where it begins there, and by which power of two it is multiplied
     int exponent = 0;
     bool out_of_range = false;  // on every rank: there is no result, and the slot is as it was
     bool not_finite = false;    // on every rank: the result
+    Rows rows;                  // of a table: the result, if this rank needs it
     PartTimes times;
     bool copied_out = false;
   };
@@ -62,7 +67,8 @@ class Launches final : private GroupOperation::Observer {
     Codec codec = Codec::kNone;  // of its allreduces, which span hosts
     std::optional<DType> wire;   // on one host: of this launch, once it is prepared
     LaunchMemory::Piece memory;
-    std::size_t piece_bytes = 0;  // larger ranges are cut by it
+    std::unique_ptr<RowExchange> rows;  // of tables
+    std::size_t piece_bytes = 0;        // larger ranges are cut by it
     const inter::AlgorithmInfo* preferred = nullptr;
     std::uint64_t pass = 0;  // of the schedule, that it ends
     bool vote = false;       // no gradients: numbers of which each rank gets the maximum, in `other`
@@ -129,11 +135,12 @@ class Launches final : private GroupOperation::Observer {
 
  private:
   struct Queued {
-    Flight* flight;  // null: the exchange; not prepared: its calls come in its place
+    Flight* flight;  // null: the exchange
     Call call;
-    Buffer buffer;
+    Buffer send, recv;
     std::vector<Tensor> tensors;  // of a grouped call
     std::string name;
+    bool is_place = false;  // no call: those of the launch come here when it is their turn
   };
   struct Running {
     std::unique_ptr<GroupOperation> operation;
@@ -159,8 +166,14 @@ class Launches final : private GroupOperation::Observer {
                                const std::string& name);
   std::deque<Queued> grouped(Flight& flight, const std::string& name);
   Queued empty_call(Flight& flight, const std::string& name) const;
+  void place_elements(Flight& flight);
+  void count_rows(Flight& flight, const std::string& name);
+  std::deque<Queued> move_rows(Flight& flight, const std::string& name);
+  void sum_rows(Flight& flight);
   bool has_last_results(const Flight& flight) const;
+  bool can_prepare(const Flight& flight) const;
   void prepare(Queued turn);
+  std::deque<Queued> encode(Flight& flight, const std::string& name);
   void encode(Flight& flight);
   void land(Flight& flight);
   void land(const Flight& flight, Part& part);

@@ -23,33 +23,23 @@ bool Launches::has_last_results(const Flight& flight) const {
   return true;
 }
 
-void Launches::prepare(Queued turn) {
-  Flight& flight = *turn.flight;
-  flight.prepared = true;
+std::deque<Launches::Queued> Launches::encode(Flight& flight, const std::string& name) {
   const bool has_scales = flight.kind.wire == DType::kBFloat16 ||
                           std::all_of(flight.parts.begin(), flight.parts.end(), [&](const Part& part) {
                             return part.bytes == 0 || scales_.exponent(part.index);
                           });
-  std::deque<Queued> calls;
   // What brings the rest of a result is added to it, and has another size.
-  if (flight.follow_up || !has_scales) {
-    calls = calls_of(flight, turn.name);
-  } else {
-    note(&flight, &Times::encoding);
-    encode(flight);
-    note(&flight, &Times::encoded);
-    Reduction reduction;
-    reduction.type = *flight.wire;
-    reduction.op = flight.kind.op;
-    reduction.rounds_phases = true;
-    const Part& last = flight.parts.back();
-    const std::size_t bytes = last.wire_at + last.bytes / sizeof(float) * size_of(reduction.type);
-    calls = in_pieces(flight, flight.memory.data, bytes, reduction, turn.name);
-  }
-  while (!calls.empty()) {
-    queue_.push_front(std::move(calls.back()));
-    calls.pop_back();
-  }
+  if (flight.follow_up || !has_scales) return calls_of(flight, name);
+  note(&flight, &Times::encoding);
+  encode(flight);
+  note(&flight, &Times::encoded);
+  Reduction reduction;
+  reduction.type = *flight.wire;
+  reduction.op = flight.kind.op;
+  reduction.rounds_phases = true;
+  const Part& last = flight.parts.back();
+  const std::size_t bytes = last.wire_at + last.bytes / sizeof(float) * size_of(reduction.type);
+  return in_pieces(flight, flight.memory.data, bytes, reduction, name);
 }
 
 void Launches::encode(Flight& flight) {
@@ -75,6 +65,7 @@ void Launches::encode(Flight& flight) {
 }
 
 void Launches::land(Flight& flight) {
+  if (flight.rows != nullptr) return sum_rows(flight);
   if (!is_encoded_here(flight) && !looks_) return;
   for (Part& part : flight.parts) land(flight, part);
   if (!flight.wire) return;

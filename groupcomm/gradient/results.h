@@ -17,13 +17,16 @@ namespace aiacc::gradient {
 class Results {
  public:
   // The flight has ended. True: the part's tensor is complete with it.
-  bool finish(const Launches::Flight& flight, const Launches::Part& part);
+  bool finish(const Launches::Flight& flight, Launches::Part& part);
 
  private:
+  bool finish_rows(const Launches::Flight& flight, Launches::Part& part);
   void add_up(const Kind& kind, std::byte* into, const std::byte* other, std::size_t bytes);
 
-  CpuCompute sums_;                                        // slots are memory of the host
-  std::map<std::uint32_t, std::vector<std::byte>> first_;  // of launches that this rank gave zeros to, by agreed index
+  CpuCompute sums_;  // slots are memory of the host
+  // Of launches that this rank gave zeros to, by agreed index.
+  std::map<std::uint32_t, std::vector<std::byte>> first_;
+  std::map<std::uint32_t, Rows> first_rows_;
 };
 
 }  // namespace aiacc::gradient

@@ -5,6 +5,7 @@
 // into what is left of the last one.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -20,6 +21,15 @@ class Slots {
   static constexpr std::size_t kAlignment = 64;
   static constexpr std::size_t padded(std::size_t bytes) noexcept {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  // Calls `piece(at, length)` for pieces of even size, of at most `most` bytes, of which all but the last are padded.
+  template <class Piece>
+  static void for_each_piece(std::size_t bytes, std::size_t most, Piece&& piece) {
+    most = std::max(padded(most), kAlignment);
+    const std::size_t pieces = (bytes + most - 1) / most;
+    const std::size_t each = pieces == 0 ? 0 : padded((bytes + pieces - 1) / pieces);
+    for (std::size_t at = 0; at < bytes; at += each) piece(at, std::min(each, bytes - at));
   }
 
   // `domain` is null if this rank is alone on its host; otherwise it outlives the slots.

@@ -10,12 +10,14 @@
 namespace aiacc::gradient {
 namespace {
 
+std::string described(const TensorRecord& record) {
+  return record.is_table() ? record.description : fmt::format("{} ({} bytes)", record.description, record.bytes);
+}
+
 std::string differs(std::string_view name, std::string_view whose, const TensorRecord& record,
                     std::string_view whose_other, const TensorRecord& other) {
-  return fmt::format(
-      "gradient '{}' is {} ({} bytes) on {} and {} ({} bytes) on {}; give different tensors different names on all "
-      "ranks",
-      name, record.description, record.bytes, whose, other.description, other.bytes, whose_other);
+  return fmt::format("gradient '{}' is {} on {} and {} on {}; give different tensors different names on all ranks",
+                     name, described(record), whose, described(other), whose_other);
 }
 
 }  // namespace

@@ -19,16 +19,21 @@ namespace aiacc::gradient {
 // What all ranks must agree on for a name.
 struct TensorRecord {
   std::string name;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;       // that its reduction moves, by which tensors are fused; of a table about so many
   std::uint64_t fusion_key = 0;  // a launch holds tensors of one key only: element type, operator, scales and wire type
   bool sum = true;               // a sum or an average. Other operators are never part of a recorded schedule.
   std::string description;       // for people, compared all the same: "float32, 1000 elements, average"
   std::int32_t priority = 0;     // the higher is launched first. Not compared: all ranks take that of the first one
+  // Of a table, some rows of which a rank submits: how many it has, and elements of each. 0 and 0: no table.
+  std::uint64_t rows = 0;
+  std::uint64_t row_elements = 0;
 
-  auto fields() { return std::tie(name, bytes, fusion_key, sum, description, priority); }
+  bool is_table() const noexcept { return row_elements != 0; }
+  auto fields() { return std::tie(name, bytes, fusion_key, sum, description, priority, rows, row_elements); }
   bool operator==(const TensorRecord& other) const {
-    return std::tie(name, bytes, fusion_key, sum, description) ==
-           std::tie(other.name, other.bytes, other.fusion_key, other.sum, other.description);
+    return std::tie(name, bytes, fusion_key, sum, description, rows, row_elements) ==
+           std::tie(other.name, other.bytes, other.fusion_key, other.sum, other.description, other.rows,
+                    other.row_elements);
   }
 };
 
