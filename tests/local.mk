@@ -103,6 +103,7 @@ EXTRA_DIST += \
 	tests/consumers_test.py \
 	tests/gradients_process_test.py \
 	tests/gradients_tuned_test.py \
+	tests/gradients_rows_test.py \
 	tests/gradients_wire_test.py \
 	tests/groups_process_test.py \
 	tests/horovod_order_test.py \
@@ -111,6 +112,7 @@ EXTRA_DIST += \
 	tests/programs/disagree.c \
 	tests/programs/gradients.c \
 	tests/programs/gradients_tuned.c \
+	tests/programs/gradients_rows.c \
 	tests/programs/gradients_wire.c \
 	tests/programs/groups.c \
 	tests/programs/hang_report.py \

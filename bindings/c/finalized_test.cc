@@ -107,6 +107,8 @@ void expect_gone(const Handles& of) {
   expect(aiacc_syncbn_join(of.syncbn), kGone, kSays);
   expect(aiacc_syncbn_free(of.syncbn), kGone, kSays);
   expect(aiacc_gradient_submit(of.engine, 0, nullptr, nullptr, &request), kGone, kSays);
+  expect(aiacc_gradient_submit_rows(of.engine, 0, 0, nullptr, nullptr, &request), kGone, kSays);
+  expect(aiacc_gradient_rows(of.engine, 0, nullptr, nullptr, nullptr), kGone, kSays);
   expect(aiacc_gradient_wait(of.engine), kGone, kSays);
   expect(aiacc_gradient_free(of.engine), kGone, kSays);
 }

@@ -106,6 +106,21 @@ double scale_of_gradient(double scale, const char* which, std::size_t at) {
   return scale;
 }
 
+// Also that the tensor fits into memory.
+void check_table(const gradient::TensorOrder& order, std::size_t at) {
+  const gradient::Kind& kind = order.kind;
+  if (!kind.is_table()) return static_cast<void>(checked_bytes(order.count, 1, kind.reduction()));
+  if (!kind.sums() || kind.type == DType::kBool) {
+    refuse(fmt::format("tensors[{}] is a table (row_elements is {}) of {}, {}: rows of numbers are summed or averaged",
+                       at, kind.row_elements, name_of(kind.type), name_of(kind.op)));
+  }
+  const std::size_t row_bytes = checked_bytes(kind.row_elements, 1, kind.reduction());
+  if (order.count > PTRDIFF_MAX / (row_bytes + sizeof(std::int64_t))) {
+    refuse(fmt::format("count in tensors[{}] is {} and row_elements {}: more than there is memory", at, order.count,
+                       kind.row_elements));
+  }
+}
+
 // The elements of the array are as long as the caller's header has them.
 gradient::TensorOrder read_tensor(const aiacc_tensor_t* tensors, std::size_t at) {
   const auto* const place = reinterpret_cast<const std::byte*>(tensors) + at * tensors->size;
@@ -127,7 +142,8 @@ gradient::TensorOrder read_tensor(const aiacc_tensor_t* tensors, std::size_t at)
   order.kind.postscale = scale_of_gradient(given.postscale, "postscale", at);
   order.wire = checked_wire(given.wire, fmt::format("tensors[{}]", at));
   order.priority = given.priority;
-  static_cast<void>(checked_bytes(given.count, 1, order.kind.reduction()));
+  order.kind.row_elements = given.row_elements;
+  check_table(order, at);
   return order;
 }
 
@@ -137,6 +153,28 @@ void close_engine(EnginePin& pin) {
   const std::shared_ptr<Engine> engine = pin->engine;
   if (engine == nullptr) return;
   LaneTask::run(context.context().lane(), Duration::max(), "", [&](Stop& stop) { return engine->close(stop); });
+}
+
+// `submit(engine, submission)`, with the submission that a request names, or without one.
+template <class Submit>
+void submit_to(aiacc_gradient_t engine, aiacc_request_t* request, Submit&& submit) {
+  EnginePin pin = pinned_engine(engine);
+  if (request == nullptr) return submit(*pin->engine, nullptr);
+  RequestTable::Place place(state().requests);
+  place.object().emplace(pin->context);
+  const std::uint64_t handle = place.handle();
+  auto entry = place.name_and_pin();
+  try {
+    auto submission = std::make_unique<gradient::Submission>(pin->engine);
+    gradient::Submission& submitted = *submission;
+    entry->operation = std::move(submission);
+    submit(*pin->engine, &submitted);
+  } catch (...) {
+    entry->operation.reset();
+    entry.remove();
+    throw;
+  }
+  *request = handle;
 }
 
 Task<void> make_on_lane(GradientEntry* entry, gradient::EngineOptions options) {
@@ -243,23 +281,31 @@ aiacc_status_t aiacc_gradient_in_place(aiacc_gradient_t engine, uint32_t tensor,
 aiacc_status_t aiacc_gradient_submit(aiacc_gradient_t engine, uint32_t tensor, const void* in, void* out,
                                      aiacc_request_t* request) {
   return guarded([&] {
-    EnginePin pin = pinned_engine(engine);
-    if (request == nullptr) return pin->engine->submit(tensor, in, out, nullptr);
-    RequestTable::Place place(state().requests);
-    place.object().emplace(pin->context);
-    const std::uint64_t handle = place.handle();
-    auto entry = place.name_and_pin();
-    try {
-      auto submission = std::make_unique<gradient::Submission>(pin->engine);
-      gradient::Submission& submitted = *submission;
-      entry->operation = std::move(submission);
-      pin->engine->submit(tensor, in, out, &submitted);
-    } catch (...) {
-      entry->operation.reset();
-      entry.remove();
-      throw;
-    }
-    *request = handle;
+    submit_to(engine, request,
+              [&](Engine& to, gradient::Submission* submission) { to.submit(tensor, in, out, submission); });
+  });
+}
+
+aiacc_status_t aiacc_gradient_submit_rows(aiacc_gradient_t engine, uint32_t tensor, size_t count, const int64_t* rows,
+                                          const void* values, aiacc_request_t* request) {
+  return guarded([&] {
+    submit_to(engine, request, [&](Engine& to, gradient::Submission* submission) {
+      if (count > 0 && rows == nullptr) refuse(fmt::format("rows is NULL, but count is {}", count));
+      if (count > 0 && values == nullptr) refuse(fmt::format("values is NULL, but count is {}", count));
+      if (count > PTRDIFF_MAX / sizeof *rows) refuse(fmt::format("count is {}: more than there is memory", count));
+      const auto* const elements = static_cast<const std::byte*>(values);
+      to.submit_rows(tensor, {std::span(rows, count), elements}, submission);
+    });
+  });
+}
+
+aiacc_status_t aiacc_gradient_rows(aiacc_gradient_t engine, uint32_t tensor, size_t* count, const int64_t** rows,
+                                   const void** values) {
+  return guarded([&] {
+    const gradient::RowsView result = pinned_engine(engine)->engine->rows(tensor);
+    if (count != nullptr) *count = result.numbers.size();
+    if (rows != nullptr) *rows = result.numbers.data();
+    if (values != nullptr) *values = result.elements;
   });
 }
 

@@ -7,6 +7,8 @@
  * - A tensor has a name, equal on all ranks, and a slot in memory of the engine that the ranks of a host share. A framework
  *   that writes its gradients there (aiacc_gradient_memory) has them reduced in place; from its own memory they are copied
  *   into the slot and out of it, unless they are long and no host has two ranks (aiacc_gradient_in_place).
+ * - A tensor may be a table (`row_elements`), as an embedding is. Each rank submits the rows that it has (aiacc_gradient_submit_rows),
+ *   and gets the sum of those of all ranks (aiacc_gradient_rows). They travel as rows, or as a whole table if that moves fewer bytes.
  * - A step: submit each tensor once, as its gradient is ready; then aiacc_gradient_wait. Next step.
  * - After some equal steps the ranks have agreed on a schedule: the engine then reduces in its order without any message
  *   of negotiation, until a rank departs from it.
@@ -76,6 +78,9 @@ typedef struct aiacc_tensor {
   /* Of what all ranks have submitted and waits to be reduced, the highest comes first. May differ between ranks: then that of
    * the lowest rank that has added the tensor counts. */
   int32_t priority;
+  /* Above 0: the tensor is a table of `count` rows with so many elements each, of which a rank submits some. It has no slot. Its
+   * dtype is any number type, its op AIACC_SUM or AIACC_AVG, its wire AIACC_WIRE_DEFAULT or AIACC_WIRE_FLOAT32: as they are. */
+  size_t row_elements;
 } aiacc_tensor_t;
 
 /* What an engine has done since it was made. Set `size`; members that a caller does not know are left out. */
@@ -84,10 +89,10 @@ typedef struct aiacc_gradient_stats {
   uint64_t steps;                /* that ended with everything submitted reduced */
   uint64_t rounds;               /* of negotiation, in which all ranks took part */
   uint64_t negotiation_messages; /* that this rank sent to other hosts for them */
-  uint64_t launches;             /* allreduces */
+  uint64_t launches;             /* allreduces; of tables also an allgather or two */
   uint64_t tensors;              /* submissions that completed */
   uint64_t bytes;                /* of these */
-  uint64_t packed_bytes;         /* of these, that were copied into a slot or out of it */
+  uint64_t packed_bytes;         /* of these, that were copied into a slot or out of it, and rows of tables */
   uint64_t breaks;               /* ends of a recorded schedule because a rank departed from it */
   int32_t scheduled;             /* 1: reduces by a recorded schedule at present */
   uint64_t wire_bytes;           /* of the submissions as they travelled, with mixed between hosts */
@@ -120,7 +125,7 @@ AIACC_API aiacc_status_t aiacc_gradient_remove(aiacc_gradient_t engine, size_t n
 
 /* Sets *memory to the tensor's slot: `count` elements, aligned to 64 bytes, zero at first, at the same place as long as the
  * tensor is there. The caller may write it except between a submission and its completion; afterwards the result is there
- * (NULL `out`). NULL for a tensor without elements. Local. */
+ * (NULL `out`). NULL for a tensor without elements, and for a table. Local. */
 AIACC_API aiacc_status_t aiacc_gradient_memory(aiacc_gradient_t engine, uint32_t tensor, void **memory);
 
 /* Sets *in_place to 1 if a submission of the tensor whose `in` and `out` are the same is reduced there, without a copy, and to 0 if
@@ -137,6 +142,22 @@ AIACC_API aiacc_status_t aiacc_gradient_in_place(aiacc_gradient_t engine, uint32
  * tells of the end. A tensor that was submitted and is not reduced yet is AIACC_ERR_INVALID_STATE. Does not block. */
 AIACC_API aiacc_status_t aiacc_gradient_submit(aiacc_gradient_t engine, uint32_t tensor, const void *in, void *out,
                                                aiacc_request_t *request);
+
+/* The gradient of a table is ready on this rank: `count` rows, which may be 0. `rows[i]`, from 0 and below the table's number of rows, is
+ * the number of the i-th one, whose row_elements elements are at `values` + i * row_elements. In any order; a row that comes several times
+ * counts with the sum of these, in which 16-bit elements are added in fp32. Both arrays are copied before the call returns. Ranks may
+ * submit different rows, or none, but each rank submits. *request and errors are as of aiacc_gradient_submit; a row that the table
+ * does not have is AIACC_ERR_INVALID_ARGUMENT. Does not block for other ranks. */
+AIACC_API aiacc_status_t aiacc_gradient_submit_rows(aiacc_gradient_t engine, uint32_t tensor, size_t count,
+                                                    const int64_t *rows, const void *values, aiacc_request_t *request);
+
+/* The result of the last submission of a table: *count rows, with ascending numbers at *rows and row_elements elements of each at
+ * *values. These are the rows that some rank has submitted, with their sum, in the order of ranks, also if that is zero; an average is
+ * over all ranks, with zeros of those that do not have the row. The memory is the engine's, and the same until the tensor is submitted
+ * again or the engine is freed. No rows before the first submission and after an error; AIACC_ERR_INVALID_STATE while the tensor is
+ * outstanding. Each of the places may be NULL. Local. */
+AIACC_API aiacc_status_t aiacc_gradient_rows(aiacc_gradient_t engine, uint32_t tensor, size_t *count,
+                                             const int64_t **rows, const void **values);
 
 /* This rank submits no more for now: what is ready goes without waiting for more to fuse. Waiting for a request of the engine
  * has this effect too. Does not block. */

@@ -43,7 +43,7 @@ class GradientAttr(c.Structure):
 
 class Tensor(c.Structure):
     _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("count", c.c_size_t), ("dtype", c.c_int), ("op", c.c_int), ("prescale", c.c_double),
-                ("postscale", c.c_double), ("wire", c.c_int), ("priority", c.c_int32)]
+                ("postscale", c.c_double), ("wire", c.c_int), ("priority", c.c_int32), ("row_elements", c.c_size_t)]
 
 
 class GradientStats(c.Structure):
@@ -147,6 +147,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "gradient_memory": (Handle, c.c_uint32, c.POINTER(P)),
     "gradient_in_place": (Handle, c.c_uint32, Int),
     "gradient_submit": (Handle, c.c_uint32, P, P, HandlePointer),
+    "gradient_submit_rows": (Handle, c.c_uint32, c.c_size_t, P, P, HandlePointer),
+    "gradient_rows": (Handle, c.c_uint32, c.POINTER(c.c_size_t), c.POINTER(P), c.POINTER(P)),
     "gradient_flush": (Handle,),
     "gradient_wait": (Handle,),
     "gradient_wait_for": (Handle, c.c_uint32, c.c_int64),

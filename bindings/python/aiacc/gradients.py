@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes as c
 import enum
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from aiacc import _abi
 from aiacc._library import library
@@ -33,11 +33,12 @@ class Engine:
         self._submitted: List[int] = []  # tensors whose end wait() alone tells
 
     def add(self, name: str, count: int, dtype: DType, op: Op = Op.SUM, prescale: float = 1.0, postscale: float = 1.0,
-            wire: Wire = Wire.DEFAULT, priority: int = 0) -> int:
+            wire: Wire = Wire.DEFAULT, priority: int = 0, row_elements: int = 0) -> int:
         """A tensor, equal on all ranks; the number by which this rank calls it. In the order in which gradients are expected. Of those that
-        wait to be reduced the one with the highest `priority` comes first."""
+        wait to be reduced the one with the highest `priority` comes first. With `row_elements` above 0 it is a table of `count` rows with so
+        many elements each, of which ranks submit some (submit_rows); it has no slot, and is a sum or an average."""
         tensor = _abi.Tensor(size=c.sizeof(_abi.Tensor), name=name.encode(), count=count, dtype=dtype, op=op, prescale=prescale, postscale=postscale,
-                             wire=wire, priority=priority)
+                             wire=wire, priority=priority, row_elements=row_elements)
         index = c.c_uint32()
         library().aiacc_gradient_add(self.handle, 1, c.byref(tensor), c.byref(index))
         return index.value
@@ -68,6 +69,24 @@ class Engine:
             return Request(request.value, (given, result, kept))
         self._submitted.append(index)
         return None
+
+    def submit_rows(self, index: int, rows: Buffer, values: Buffer, wants_request: bool = True) -> Optional[Request]:
+        """The gradient of a table is ready on this rank: the numbers of its rows, of 64 bits, and their elements. In any order, also
+        several times, which are added up. Both are copied at once."""
+        request = _abi.Handle()
+        library().aiacc_gradient_submit_rows(self.handle, index, rows.count, rows.address, values.address,
+                                             c.byref(request) if wants_request else None)
+        if wants_request:
+            return Request(request.value, None)
+        self._submitted.append(index)
+        return None
+
+    def rows(self, index: int) -> Tuple[int, int, int]:
+        """The result of a table's last submission: how many rows some rank has, and the addresses of their numbers, which ascend, and of
+        their elements: memory of the engine, until the table is submitted again."""
+        count, rows, values = c.c_size_t(), c.c_void_p(), c.c_void_p()
+        library().aiacc_gradient_rows(self.handle, index, c.byref(count), c.byref(rows), c.byref(values))
+        return count.value, rows.value or 0, values.value or 0
 
     def flush(self) -> None:
         """This rank submits no more for now."""
