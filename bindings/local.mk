@@ -174,6 +174,7 @@ python_package = \
 	bindings/python/aiacc/torch/_counted.py \
 	bindings/python/aiacc/torch/_functions.py \
 	bindings/python/aiacc/torch/_gradients.py \
+	bindings/python/aiacc/torch/_memory.py \
 	bindings/python/aiacc/torch/_monitored.py \
 	bindings/python/aiacc/torch/_operations.py \
 	bindings/python/aiacc/torch/_profile.py \

@@ -27,8 +27,8 @@ def test_on_hosts_of_one_rank(launch, python):
 
 @pytest.mark.parametrize("python, ranks", each_torch_with(3))
 def test_a_gradient_that_is_not_finite(python, ranks):
-    check_job(python, ranks, "torch_optimizer.py", "check_a_gradient_that_is_not_finite_leaves_out_the_step_on_all_ranks",
-              env={"AIACC_NAN_CHECK": "yes"})
+    check_jobs(python, ranks, ["torch_optimizer.py:check_a_gradient_that_is_not_finite_leaves_out_the_step_on_all_ranks",
+                               "torch_sparse_gradients.py:check_rows_that_are_not_finite_leave_out_the_step"], env={"AIACC_NAN_CHECK": "yes"})
 
 
 @pytest.mark.parametrize("user", users())

@@ -4,13 +4,15 @@ import hang_report
 hang_report.after(250)
 
 import copy
+import os
 import sys
+import warnings
 
 import torch
 from torch import nn
 
 import aiacc.torch as hvd
-from torch_checks import close, run, same
+from torch_checks import close, raises, run, same
 
 
 def check_sparse_gradients():
@@ -100,7 +102,8 @@ def check_sparse_gradients_in_different_orders():
         model(ids[rank], orders[rank]).pow(2).mean().backward()
         sum(reference(ids[of], orders[of]).pow(2).mean() for of in range(n)).div(n).backward()
         if step and n > 1:  # the plan is known: reduced during backward already
-            assert optimizers[0]._sparse._started, "a gradient waited for step()"
+            tables = [optimizers[0]._reducer.slots[table.weight] for table in model.tables]
+            assert any(table.submitted for table in tables), "a gradient waited for step()"
         for each in optimizers:
             each.step()
         same(model, reference)
@@ -121,6 +124,56 @@ def check_a_rank_that_has_joined_has_no_rows():
     assert hvd.join() == hvd.size() - 1
     hvd.broadcast_(model[0].weight.data, hvd.size() - 1)
     assert model[0].weight.isfinite().all()
+
+
+def check_rows_that_are_not_finite_leave_out_the_step():
+    if os.environ.get("AIACC_NAN_CHECK") != "yes":
+        return
+    torch.manual_seed(8)
+    model = nn.Embedding(200, 4, sparse=True)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    for step in range(8):
+        bad = step in (0, 5)
+        optimizer.zero_grad()
+        found = model(torch.tensor([3, hvd.rank(), step])).pow(2).mean()
+        (found * float("inf") if bad and hvd.rank() == 1 else found).backward()
+        before = [one.detach().clone() for one in model.parameters()]
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            optimizer.step()
+        changed = any(not torch.equal(one, other) for one, other in zip(model.parameters(), before))
+        assert changed != bad and [one.category for one in said] == ([RuntimeWarning] if bad else []), (step, said)
+        assert not bad or "gradient 'weight' of rank 1 is not finite" in str(said[0].message), said[0].message
+
+
+def check_gradients_with_several_sparse_dimensions():
+    """Also those whose rows have one element, or none."""
+    n, rank = hvd.size(), hvd.rank()
+    shapes = [((4, 5, 3), 2), ((6, 2), 2), ((5,), 1), ((5, 0), 1), ((3, 2, 2), 1)]
+    parameters = [torch.nn.Parameter(torch.zeros(shape)) for shape, _ in shapes]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0), [(f"parameter {i}", one) for i, one in enumerate(parameters)], op=hvd.Sum)
+    for step in range(5):
+        def dense(i, of):
+            kept = torch.rand(shapes[i][0], generator=torch.Generator().manual_seed(100 * step + 10 * of + i)).mul(8).floor()
+            return kept * (kept > 4)
+        optimizer.zero_grad()
+        for i, (_, dims) in enumerate(shapes):
+            parameters[i].grad = dense(i, rank).to_sparse(dims)
+        optimizer.synchronize()
+        for i, (shape, dims) in enumerate(shapes):
+            got = parameters[i].grad
+            assert got.layout == torch.sparse_coo and got.sparse_dim() == dims and got.is_coalesced() and got.shape == torch.Size(shape)
+            assert torch.equal(got.to_dense(), sum(dense(i, of) for of in range(n)))
+            assert torch.equal(got.indices(), got.clone().coalesce().indices())
+
+
+def check_another_op_than_a_sum_is_refused():
+    if hvd.size() == 1:
+        return
+    model = nn.Embedding(5, 2, sparse=True)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), op=hvd.Max)
+    model(torch.tensor([1])).sum().backward()
+    assert "op of a sparse gradient ('weight') is Average or Sum, not Max" in raises(ValueError, optimizer.step)
 
 
 if __name__ == "__main__":

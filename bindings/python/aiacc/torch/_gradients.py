@@ -6,8 +6,7 @@ its slot stays where it is. Ranks submit them in any order; the engine finds out
 """
 from __future__ import annotations
 
-import ctypes as c
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 
@@ -17,15 +16,9 @@ from aiacc.errors import NotFinite
 from aiacc.gradients import Engine, Wire
 from aiacc.groups import Group
 from aiacc.torch import tensors
+from aiacc.torch._memory import at_address
 from aiacc.torch._operations import OPS
-
-
-def at_address(address: int, elements: int, dtype: torch.dtype) -> torch.Tensor:
-    """A tensor over memory of the library, which outlives it."""
-    if elements == 0:
-        return torch.empty(0, dtype=dtype, device="cpu")
-    size = elements * torch.empty(0, dtype=dtype, device="cpu").element_size()
-    return torch.frombuffer((c.c_ubyte * size).from_address(address), dtype=dtype)
+from aiacc.torch._sparse_gradients import Table
 
 
 def dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
@@ -110,7 +103,18 @@ class Slot:
         # zero_grad of torch 1 leaves a sparse gradient without elements, with other dimensions than backward makes.
         return self.sparse_dims if self.sparse_dims and gradient._nnz() == 0 else gradient.sparse_dim()
 
-    def give(self) -> None:
+    def submit(self, engine: Engine) -> None:
+        """The parameter's gradient is complete on this rank."""
+        elsewhere = self.take(self.parameter.grad)
+        place = None
+        if elsewhere is not None:
+            self.held.append(elsewhere)
+            place = Buffer(elsewhere.data_ptr(), elsewhere.numel(), tensors.type_of(elsewhere.dtype))
+        engine.submit(self.index, place, place, wants_request=False)
+        self.stays = place is not None
+        self.submitted = True
+
+    def give(self, engine: Engine) -> None:
         """The result is the parameter's gradient, and sparse if that was: optimizers of sparse gradients take no other."""
         self.submitted = False
         self.held.clear()
@@ -123,28 +127,45 @@ class Slot:
                 self.parameter.grad.copy_(self.view)
 
 
+    def leave(self) -> None:
+        """The engine's memory goes: the gradient moves out of it."""
+        if self.parameter.grad is not None and self.has(self.parameter.grad):
+            self.parameter.grad = self.view.clone()
+
+
+class Planned(NamedTuple):
+    """A parameter, the type of its slot, and in what its elements travel. With `sparse_dims` above 0 its gradients travel as rows."""
+    name: str
+    parameter: torch.Tensor
+    dtype: torch.dtype
+    wire: Wire
+    sparse_dims: int
+
+
 class Reducer:
     """Reduces the gradients of some parameters over a group."""
 
     def __init__(self, group: Group, name: str, op: int, prescale: float, postscale: float) -> None:
         self.engine = Engine(group, name)
-        self.op, self.scales = OPS[op], (prescale, postscale)
-        self.slots: Dict[torch.Tensor, Slot] = {}
+        self.op, self.scales = op, (prescale, postscale)
+        self.slots: Dict[torch.Tensor, Union[Slot, Table]] = {}
         self.steps = 0
 
-    def add(self, plan: Iterable[Tuple[str, torch.Tensor, torch.dtype, Wire]]) -> None:
-        """Names, parameters, the types of their slots and in what their elements travel, in the order in which backward finishes them."""
-        for name, parameter, dtype, wire in plan:
+    def add(self, plan: Iterable[Planned]) -> None:
+        """In the order in which backward finishes them."""
+        for name, parameter, dtype, wire, sparse_dims in plan:
+            if sparse_dims:
+                self.slots[parameter] = Table(self.engine, name, parameter, sparse_dims, self.op, self.scales)
+                continue
             kind = DType(tensors.type_of(dtype))
-            index = self.engine.add(name, parameter.numel(), kind, self.op, *self.scales, wire)
+            index = self.engine.add(name, parameter.numel(), kind, OPS[self.op], *self.scales, wire)
             self.slots[parameter] = Slot(parameter, index, at_address(self.engine.memory(index), parameter.numel(), dtype),
                                          self.engine.in_place(index))
 
     def close(self) -> None:
-        """The engine's memory goes: gradients move out of it."""
+        """The engine's memory goes."""
         for slot in self.slots.values():
-            if slot.parameter.grad is not None and slot.has(slot.parameter.grad):
-                slot.parameter.grad = slot.view.clone()
+            slot.leave()
         try:
             self.engine.free()
         except RuntimeError:
@@ -153,18 +174,10 @@ class Reducer:
 
     def submit(self, parameter: torch.Tensor) -> None:
         """The parameter's gradient is complete on this rank."""
-        slot = self.slots[parameter]
-        elsewhere = slot.take(parameter.grad)
-        place = None
-        if elsewhere is not None:
-            slot.held.append(elsewhere)
-            place = Buffer(elsewhere.data_ptr(), elsewhere.numel(), tensors.type_of(elsewhere.dtype))
         try:
-            self.engine.submit(slot.index, place, place, wants_request=False)
+            self.slots[parameter].submit(self.engine)
         except RuntimeError as error:  # the engine may still have what was submitted before
             raise HorovodInternalError(f"reducing gradients: {error}") from error
-        slot.stays = place is not None
-        slot.submitted = True
 
     def wait(self) -> Optional[NotFinite]:
         """Submits what is missing as zeros, and waits for all results. Returns what is not finite, on all ranks alike."""
@@ -180,5 +193,5 @@ class Reducer:
         except RuntimeError as error:
             raise HorovodInternalError(f"reducing gradients: {error}") from error
         for slot in self.slots.values():
-            slot.give()
+            slot.give(self.engine)
         return not_finite

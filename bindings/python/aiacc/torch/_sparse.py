@@ -12,7 +12,7 @@ from aiacc.buffers import Op
 from aiacc.torch import tensors as _tensors
 
 # Indices are those of tensors that were valid. torch >= 2.0 warns if nothing is said about it.
-_UNCHECKED: Any = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
+UNCHECKED: Any = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 _INDEX_BYTES = 8
 
 
@@ -51,7 +51,7 @@ class SparseAllreduce(Operation):
         """What a rank that has joined contributes."""
         (dtype, *shape), sparse = description["type and shape"], description["number of sparse dimensions"]
         values = _tensors.described([dtype, 0, *shape[sparse:]])
-        empty = torch.sparse_coo_tensor(torch.empty((sparse, 0), dtype=torch.int64, device="cpu"), values, shape, device="cpu", **_UNCHECKED)
+        empty = torch.sparse_coo_tensor(torch.empty((sparse, 0), dtype=torch.int64, device="cpu"), values, shape, device="cpu", **UNCHECKED)
         return SparseAllreduce(description["name"], empty, next(number for number, name in OP_NAMES.items() if name == description["op"]))
 
     def gathers(self, rows: int) -> bool:
@@ -66,7 +66,7 @@ class SparseAllreduce(Operation):
             indices, values = self._gather(channel, numbers) if self.gathers(sum(numbers)) else self._reduce_dense(channel)
             if self.op == Average:
                 values = values / channel.size
-            self.output = torch.sparse_coo_tensor(indices, values, self.given.shape, device="cpu", **_UNCHECKED).coalesce()
+            self.output = torch.sparse_coo_tensor(indices, values, self.given.shape, device="cpu", **UNCHECKED).coalesce()
 
     def _gather(self, channel: Channel, numbers: List[int]) -> Tuple[torch.Tensor, torch.Tensor]:
         gathered = []

@@ -1,67 +1,69 @@
-"""Sparse gradients of one optimizer, reduced beside the gradient engine while backward goes on.
-
-Ranks reduce them in one order, which they have agreed on, so nothing is negotiated: a gradient that is ready waits for those before it.
-"""
+"""The sparse gradient of a parameter, as of an embedding, which the gradient engine reduces as rows of a table."""
 from __future__ import annotations
 
-from typing import Dict, List
+import math
+from typing import Tuple
 
 import torch
 
-from aiacc._horovod.process_sets import ProcessSet
-from aiacc.torch._operations import Join
-from aiacc.torch._sparse import SparseAllreduce
+from aiacc.buffers import DType
+from aiacc.gradients import Engine
+from aiacc.torch import tensors
+from aiacc.torch._memory import at_address
+from aiacc.torch._operations import OP_NAMES, OPS, Average, Sum
+from aiacc.torch._sparse import UNCHECKED, checked
 
 
-class SparseGradients:
-    """`names`: the parameters, in the same order on all ranks. `number` is the optimizer's."""
+class Table:
+    """A row for each index of the gradient's `sparse_dims` sparse dimensions, which count as one."""
 
-    def __init__(self, process_set: ProcessSet, number: int, names: Dict[torch.Tensor, str], op: int) -> None:
-        self._channel = process_set._channel(f"sp{number}")
-        self._names, self._op = names, op
-        self._order = list(names)
-        self._ready: Dict[torch.Tensor, torch.Tensor] = {}
-        self._started: List[SparseAllreduce] = []
-        self._steps = 0
-        process_set._optimizers.append(self)
+    def __init__(self, engine: Engine, name: str, parameter: torch.Tensor, sparse_dims: int, op: int, scales: Tuple[float, float]) -> None:
+        if op not in (Average, Sum):
+            raise ValueError(f"op of a sparse gradient ('{name}') is Average or Sum, not {OP_NAMES[op]}")
+        tensors.check(parameter)
+        self.parameter, self.sparse_dims = parameter, sparse_dims
+        self.sparse_shape, self.row_shape = parameter.shape[:sparse_dims], parameter.shape[sparse_dims:]
+        self.submitted = False
+        self.index = engine.add(name, math.prod(self.sparse_shape), DType(tensors.type_of(parameter.dtype)), OPS[op], *scales,
+                                row_elements=math.prod(self.row_shape))
 
-    def __contains__(self, parameter: torch.Tensor) -> bool:
-        return parameter in self._names
+    @staticmethod
+    def fits(parameter: torch.Tensor, sparse_dims: int) -> bool:
+        """Whether the gradient's rows have elements."""
+        return math.prod(parameter.shape[sparse_dims:]) > 0
 
-    def submit(self, parameter: torch.Tensor) -> None:
+    def submit(self, engine: Engine) -> None:
         """The parameter's gradient is complete on this rank. None counts as one without rows. So does what is left of a sparse one by
         zero_grad of torch 1, which has other sparse dimensions."""
-        gradient = parameter.grad
-        if gradient is None or (gradient.layout != torch.strided and gradient._nnz() == 0):
-            gradient = torch.zeros_like(parameter)
-        self._ready[parameter] = gradient if gradient.layout != torch.strided else gradient.to_sparse(1)
-        while len(self._started) < len(self._order) and self._order[len(self._started)] in self._ready:
-            one = self._order[len(self._started)]
-            operation = SparseAllreduce(self._names[one], self._ready[one], self._op)
-            self._started.append(operation)
-            self._channel.start(operation)
+        gradient = self.parameter.grad
+        with torch.no_grad():
+            if gradient is None or (gradient.layout != torch.strided and gradient._nnz() == 0):
+                rows = torch.empty(0, dtype=torch.int64, device="cpu")
+                values = torch.empty(0, dtype=self.parameter.dtype, device="cpu")
+            else:
+                if gradient.layout == torch.strided or gradient.sparse_dim() != self.sparse_dims:
+                    gradient = (gradient if gradient.layout == torch.strided else gradient.to_dense()).to_sparse(self.sparse_dims)
+                given = checked(gradient)
+                rows = given._indices()[0]
+                for size, indices in zip(self.sparse_shape[1:], given._indices()[1:]):
+                    rows = rows * size + indices
+                rows, values = rows.contiguous(), given._values().contiguous()
+            engine.submit_rows(self.index, tensors.buffer_of(rows), tensors.buffer_of(values), wants_request=False)
+        self.submitted = True
 
-    def submit_rest(self) -> None:
-        for one in self._order:
-            if one not in self._ready:
-                self.submit(one)
+    def give(self, engine: Engine) -> None:
+        """The rows of all ranks are the parameter's gradient."""
+        self.submitted = False
+        count, rows, values = engine.rows(self.index)
+        rest = at_address(rows, count, torch.int64).clone()
+        elements = at_address(values, count * math.prod(self.row_shape), self.parameter.dtype).clone()
+        indices = []
+        for size in reversed(self.sparse_shape[1:]):
+            indices.append(rest % size)
+            rest = torch.div(rest, size, rounding_mode="floor")
+        gradient = torch.sparse_coo_tensor(torch.stack([rest, *indices[::-1]]), elements.view(count, *self.row_shape), self.parameter.shape,
+                                           device="cpu", **UNCHECKED)
+        self.parameter.grad = gradient._coalesced_(True).to(self.parameter.device)  # rows ascend
 
-    def wait(self) -> None:
-        """Gradients become those of all ranks."""
-        for parameter, operation in zip(self._order, self._started):
-            parameter.grad = self._channel.wait(operation).to(parameter.device)
-
-    def steps(self) -> int:
-        return self._steps
-
-    def reset(self) -> None:
-        """The next step begins."""
-        self._steps += 1
-        self._ready, self._started = {}, []
-
-    def join(self) -> None:
-        """This rank takes part without rows until all have joined."""
-        self._channel.run(Join(None))
-
-    def close(self) -> None:
-        """The process set closes its channels."""
+    def leave(self) -> None:
+        """Nothing of the parameter's is in the engine's memory."""

@@ -16,9 +16,9 @@ from aiacc.gradients import Wire
 from aiacc.torch import mpi_ops, tensors
 from aiacc.torch import _operations as operations
 from aiacc.torch._adasum_optimizer import adasum_optimizer
-from aiacc.torch._gradients import Reducer, dense_strides
+from aiacc.torch._gradients import Planned, Reducer, Slot, dense_strides
 from aiacc.torch._operations import Average, Join, Sum
-from aiacc.torch._sparse_gradients import SparseGradients
+from aiacc.torch._sparse_gradients import Table
 from aiacc.torch.compression import checked as checked_compression
 from aiacc.torch.compression import BF16Compressor, Compression, FP16Compressor, NoneCompressor
 
@@ -53,7 +53,6 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._handles: Dict[torch.Tensor, Any] = {}  # parameters whose gradients are on their way
         self._arrived: List[torch.Tensor] = []  # in the first step, before there is a plan: in the order of backward
         self._reducer: Optional[Reducer] = None
-        self._sparse: Optional[SparseGradients] = None
         self._compressed: Dict[torch.Tensor, int] = {}  # by a class of the user's; with the sparse dimensions of its gradients, 0: they are dense
         self._synchronized, self._should_synchronize = False, True
         self._left_out = False  # the step: a gradient is not finite
@@ -92,8 +91,6 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self._arrived.append(parameter)
         elif parameter in self._reducer.slots:
             self._reducer.submit(parameter)
-        elif self._sparse is not None and parameter in self._sparse:
-            self._sparse.submit(parameter)
 
     # --- the plan, made at the end of the first step
 
@@ -112,20 +109,19 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         gathered = channel.run(operations.AllgatherBytes("DistributedOptimizer", tensors.canonical([order, sparse])))
         said = [json.loads(one) for one in gathered]
         sparse_dims = {name: dims for _, of_rank in said for name, dims in of_rank.items()}
-        of_any = set() if self._sparse_as_dense else set(sparse_dims)
-        if of_any:
-            ordered_names = {parameters[name]: name for name in said[0][0] if name in of_any}
-            self._sparse = SparseGradients(self._process_set, self._number, ordered_names, self._op)
-        dense = [parameters[name] for name in said[0][0] if name not in of_any]
+        as_rows = {} if self._sparse_as_dense else {name: dims for name, dims in sparse_dims.items() if Table.fits(parameters[name], dims)}
+        planned = [parameters[name] for name in said[0][0]]
         if self._compression not in (NoneCompressor, *_WIRES):
-            self._compressed, dense = {one: sparse_dims.get(self._parameter_names[one], 0) for one in dense}, []
+            self._compressed = {parameters[name]: sparse_dims.get(name, 0) for name in said[0][0] if name not in as_rows}
+            planned = [one for one in planned if one not in self._compressed]
         grouped = {one for group in self._groups for one in group}
         # Neighbours are fused: groups stay together.
-        ordered = [one for group in map(set, self._groups) for one in dense if one in group] + [one for one in dense if one not in grouped]
+        ordered = [one for group in map(set, self._groups) for one in planned if one in group] + [one for one in planned if one not in grouped]
         reducer = Reducer(channel.group, f"DistributedOptimizer {self._number}", self._op, *self._scales)
-        reducer.add((self._parameter_names[one], one, *self._wire(one)) for one in ordered)
+        reducer.add(Planned(name, one, *self._wire(one), as_rows.get(name, 0)) for one in ordered for name in [self._parameter_names[one]])
         for one, slot in reducer.slots.items():
-            slot.sparse_dims = sparse_dims.get(self._parameter_names[one], 0)
+            if isinstance(slot, Slot):
+                slot.sparse_dims = sparse_dims.get(self._parameter_names[one], 0)
         return reducer
 
     def _wire(self, parameter: torch.Tensor) -> Tuple[torch.dtype, Wire]:
@@ -152,16 +148,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                     self._reducer.submit(one)
             self._arrived = []
         try:
-            if self._sparse is not None:
-                self._sparse.submit_rest()
             not_finite = self._reducer.wait()
             self._left_out = not_finite is not None
             if not_finite is not None:
                 # An optimizer that evaluates its closure again has moved parameters before, and these are not moved back.
                 what = "ends on all ranks with the parameters of this evaluation" if self._evaluations > 1 else "changes no parameter on any rank"
                 warnings.warn(f"this step {what}: {not_finite}", RuntimeWarning, stacklevel=3)
-            if self._sparse is not None:
-                self._sparse.wait()
             self._reduce_compressed()
         finally:
             self._begin_step()
@@ -169,15 +161,13 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def _left_world(self) -> None:
         """The process set is shut down. After the next init, a step plans anew."""
-        self._reducer = self._sparse = None
+        self._reducer = None
         self._arrived, self._compressed = [], {}
         self._synchronized, self._left_out = False, False
         self._begin_step()
 
     def _begin_step(self) -> None:
         self._handles.clear()
-        if self._sparse is not None:
-            self._sparse.reset()
         for one in self._delays:
             self._delays[one] = self.backward_passes_per_step
 
