@@ -199,6 +199,26 @@ def check_a_gradient_that_is_not_finite_leaves_out_the_step_on_all_ranks():
             assert (len([one for one in caught if "changes no parameter" in str(one.message)]) == 1) == (step == 1)
     if hvd.size() > 1:
         equal(model.weight.data(), np.full((2, 2), -1.0))
+        leave_out_rows()
+
+
+def leave_out_rows():
+    """The same of an embedding, of which the ranks use different rows."""
+    model = gluon.nn.Embedding(9, 2, sparse_grad=True, prefix="finite_rows_")
+    model.initialize(mx.init.One())
+    trainer = hvd.DistributedTrainer(model.collect_params(), "sgd", {"learning_rate": 1.0})
+    for step in range(3):
+        with autograd.record():
+            loss = model(mx.nd.array([hvd.rank(), 7])).sum() * (float("inf") if step == 1 and hvd.rank() == 0 else 1)
+        loss.backward()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            trainer.step(1)
+        assert any("of rank 0 is not finite" in str(one.message) for one in caught) == (step == 1)
+    expected = np.ones((9, 2))
+    expected[:hvd.size()] = 1 - 2 / hvd.size()
+    expected[7] = -1
+    near(model.weight.data(), expected, 1e-6)
 
 
 if __name__ == "__main__":

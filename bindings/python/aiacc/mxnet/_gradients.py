@@ -6,7 +6,7 @@ backward finishes first, and submits it; nothing in MXNet uses a gradient from t
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, List, Optional, Tuple
+from typing import Any, Iterable, List, Optional, Tuple, Union
 
 from mxnet import autograd
 from mxnet.gluon.parameter import Parameter
@@ -18,7 +18,7 @@ from aiacc.errors import NotFinite
 from aiacc.gradients import Engine, Wire
 from aiacc.groups import Group
 from aiacc.mxnet import tensors
-from aiacc.mxnet._sparse_gradients import is_sparse
+from aiacc.mxnet._sparse_gradients import Table, is_sparse
 
 
 def gradient_of(parameter: Parameter) -> NDArray:
@@ -53,6 +53,9 @@ class Slot:
             buffer = tensors.buffer_of(gradient)
             engine.submit(self.index, buffer, buffer, wants_request=False)
 
+    def give(self, engine: Engine) -> None:
+        """The result is in the gradient."""
+
     def leave(self) -> None:
         """The gradient moves out of the engine's memory."""
         if self.view is not None and self.parameter._grad and self.parameter._grad[0] is self.view:
@@ -64,31 +67,36 @@ class Reducer:
     def __init__(self, group: Group, name: str, prescale: float) -> None:
         self.engine = Engine(group, name)
         self._prescale = prescale
-        self.slots: List[Slot] = []
+        self.slots: List[Union[Slot, Table]] = []
 
     def add(self, named: Iterable[Tuple[str, Parameter, Wire]]) -> None:
         """In the order in which backward finishes them. Gradients are summed."""
         for name, parameter, wire in named:
+            if is_sparse(parameter):
+                self.slots.append(Table(parameter, self.engine, name, self._prescale))
+                continue
             given = gradient_of(parameter)
             kind = tensors.element_type(given)
             index = self.engine.add(name, tensors.count(given), kind, Op.SUM, self._prescale, wire=wire if tensors.type_name(given) == "float32"
                                     else Wire.DEFAULT)
             self.slots.append(Slot(parameter, index, self.engine.memory(index)))
 
-    def reduce(self, meanwhile: Callable[[], None]) -> Optional[NotFinite]:
-        """Returns what is not finite, on all ranks alike. `meanwhile` is called when all gradients are submitted."""
+    def reduce(self) -> Optional[NotFinite]:
+        """Returns what is not finite, on all ranks alike."""
+        not_finite = None
         try:
             for slot in self.slots:
                 slot.submit(self.engine)
-            meanwhile()
             self.engine.wait()
         except NotFinite as error:
-            return error
+            not_finite = error
         except ValueError:
             raise
         except RuntimeError as error:
             raise HorovodInternalError(f"reducing gradients: {error}") from error
-        return None
+        for slot in self.slots:
+            slot.give(self.engine)
+        return not_finite
 
     def close(self) -> Any:
         for slot in self.slots:

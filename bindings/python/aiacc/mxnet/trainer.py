@@ -11,7 +11,7 @@ from aiacc._horovod import basics, operations
 from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.mxnet import tensors
 from aiacc.mxnet._gradients import Reducer, gradient_of
-from aiacc.mxnet._sparse_gradients import SparseReducer, is_sparse
+from aiacc.mxnet._sparse_gradients import is_sparse
 from aiacc.mxnet.compression import Compression
 from aiacc.mxnet.optimizer import DistributedOptimizer
 
@@ -58,8 +58,7 @@ class DistributedTrainer(mx.gluon.Trainer):
             "parameters": [[name, *tensors.describe(gradient_of(one)), *(["row_sparse"] if is_sparse(one) else [])] for name, one in trained], "compression": self._compression.__name__,
             "gradient_predivide_factor": self._predivide}))
         reducer = Reducer(channel.group, f"DistributedTrainer {self._number}", 1.0 / self._predivide)
-        reducer.add((name, one, self._compression.wire) for name, one in reversed(trained) if not is_sparse(one))
-        self._sparse = SparseReducer(channel, [(name, one) for name, one in reversed(trained) if is_sparse(one)], 1.0 / self._predivide)
+        reducer.add((name, one, self._compression.wire) for name, one in reversed(trained))
         self._process_set._optimizers.append(reducer)
         return reducer
 
@@ -70,10 +69,7 @@ class DistributedTrainer(mx.gluon.Trainer):
             return
         if self._reducer is None:
             self._reducer = self._plan()
-        try:
-            not_finite = self._reducer.reduce(self._sparse.start)
-        finally:
-            self._sparse.finish()
+        not_finite = self._reducer.reduce()
         if not_finite is not None:
             self._left_out = True
             warnings.warn(f"this step changes no parameter on any rank: {not_finite}", RuntimeWarning, stacklevel=3)
