@@ -231,11 +231,12 @@ Task<void> GroupRounds::lead(std::uint64_t round) {
     arriving.stop().request(error);
     receiving.stop().request(error);
   }
-  try {
-    co_await arriving.join();
-    co_await receiving.join();
-  } catch (...) {
-    if (!error) error = std::current_exception();
+  for (Scope* scope : {&arriving, &receiving}) {  // both, also if one has failed: children use what is here
+    try {
+      co_await scope->join();
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
   }
   if (error) std::rethrow_exception(error);
   if (domain_ == nullptr) co_return;
