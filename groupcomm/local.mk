@@ -84,6 +84,7 @@ groupcomm_tests += \
 	groupcomm/gradient/negotiator_steady_test.cc \
 	groupcomm/gradient/negotiator_test.cc \
 	groupcomm/gradient/negotiator_world_test.h \
+	groupcomm/gradient/row_exchange_test.cc \
 	groupcomm/gradient/rows_test.cc \
 	groupcomm/gradient/schedule_test.cc \
 	groupcomm/gradient/tensor_table_test.cc \

@@ -43,6 +43,8 @@ LeavingPlan random_plan(std::uint64_t seed, Ends ends) {
   const std::size_t tensors = 1 + random.below(6);
   for (std::size_t tensor = 0; tensor < tensors; ++tensor)
     plan.counts.push_back(random.below(8) == 0 ? 0 : random.below(8) == 0 ? 20'000 : 1 + random.below(900));
+  for (std::size_t tensor = 0; tensor < tensors; ++tensor)
+    if (random.below(4) == 0) plan.tables.insert(tensor);
   const int steps = 1 + static_cast<int>(random.below(7));
   for (std::size_t rank = 0; rank < plan.hosts.size(); ++rank) plan.ranks.push_back(random_rank(random, ends, steps));
   // Two such ranks could wait for each other.

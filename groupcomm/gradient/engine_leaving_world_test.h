@@ -6,11 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +42,7 @@ struct LeavingPlan {
   std::vector<std::uint32_t> hosts;
   std::uint64_t seed = 1;
   std::vector<std::size_t> counts;  // elements of each tensor
+  std::set<std::size_t> tables;     // of these: tables with as many rows of one element, some of which are submitted
   std::vector<RankPlan> ranks;
   int schedule_steps = 3;
   int in_flight = 2;
@@ -69,9 +72,14 @@ struct Outcome {
   bool ok() const { return ended && error.code() == Code::kOk; }
 };
 
-// What the n-th submission of a tensor has on a rank: small whole numbers, whose sums are exact.
-inline float leaving_value(std::size_t rank, std::size_t tensor, std::size_t nth, std::size_t at) {
-  return static_cast<float>((rank * 3 + nth * 7 + tensor * 5 + at) % 16);
+// What the n-th submission of a tensor has on a rank: small whole numbers, whose sums are exact. Of a table a rank has none of most rows
+// in most submissions, and most of them in others.
+inline float leaving_value(const LeavingPlan& plan, std::size_t rank, std::size_t tensor, std::size_t nth,
+                           std::size_t at) {
+  const float value = static_cast<float>((rank * 3 + nth * 7 + tensor * 5 + at) % 16);
+  if (!plan.tables.contains(tensor)) return value;
+  const std::size_t one_in = (rank + nth) % 4 == 0 ? 10'007 : nth % 3 == 0 ? 1 : 5;
+  return (at * 7 + rank) % one_in == 0 ? value : 0;
 }
 
 class LeavingRank {
@@ -94,11 +102,13 @@ class LeavingRank {
       TensorOrder order;
       order.name = name;
       order.count = plan.counts[tensor];
+      if (plan.tables.contains(tensor)) order.kind.row_elements = 1;
       order.priority = plan.priorities ? -static_cast<std::int32_t>(tensor % 3) : 0;
       std::uint32_t number = 0;
       engine->add({&order, 1}, &number);
     }
     current_.resize(plan.counts.size());
+    told_.resize(plan.counts.size());
   }
 
   Task<void> run(Stop& stop) {
@@ -164,18 +174,45 @@ class LeavingRank {
     Current& current = current_[tensor];
     const std::size_t nth = submitted[tensor].size();
     std::vector<float> in(plan_.counts[tensor]);
-    for (std::size_t at = 0; at < in.size(); ++at) in[at] = leaving_value(rank_, tensor, nth, at);
+    for (std::size_t at = 0; at < in.size(); ++at) in[at] = leaving_value(plan_, rank_, tensor, nth, at);
     if (!plan_.is_finite(rank_, tensor, nth)) in.back() = std::numeric_limits<float>::quiet_NaN();
     current.out.assign(in.size(), -1.0f);
     auto submission = std::make_unique<Submission>(engine);
     try {
-      engine->submit(static_cast<std::uint32_t>(tensor), in.data(), current.out.data(), submission.get());
+      if (plan_.tables.contains(tensor)) {
+        submit_rows(tensor, in, *submission);
+      } else {
+        engine->submit(static_cast<std::uint32_t>(tensor), in.data(), current.out.data(), submission.get());
+      }
     } catch (...) {
       errors.push_back(as_error(std::current_exception()));
       return false;
     }
     current.submission = std::move(submission);
     submitted[tensor].push_back({});
+    return true;
+  }
+
+  void submit_rows(std::size_t tensor, const std::vector<float>& table, Submission& submission) {
+    std::vector<std::int64_t> rows;
+    std::vector<float> elements;
+    for (std::size_t at = table.size(); at-- > 0;) {  // in no order
+      if (table[at] == 0) continue;
+      rows.push_back(static_cast<std::int64_t>(at));
+      elements.push_back(table[at]);
+    }
+    engine->submit_rows(static_cast<std::uint32_t>(tensor), {rows, reinterpret_cast<const std::byte*>(elements.data())},
+                        &submission);
+  }
+
+  // The rows of the result in a table of zeros. False: the engine is closed, and its memory gone.
+  bool read_rows(std::size_t tensor, std::vector<float>& table) {
+    if (freed) return false;
+    const RowsView rows = engine->rows(static_cast<std::uint32_t>(tensor));
+    std::fill(table.begin(), table.end(), 0.0F);
+    for (std::size_t at = 0; at < rows.numbers.size(); ++at)
+      std::memcpy(&table[static_cast<std::size_t>(rows.numbers[at])], rows.elements + at * sizeof(float),
+                  sizeof(float));
     return true;
   }
 
@@ -191,7 +228,10 @@ class LeavingRank {
         if (outcome.error.code() != Code::kNotFinite &&
             std::any_of(current.out.begin(), current.out.end(), [](float value) { return value != -1.0f; }))
           faults.push_back("an error has written to the result of " + named(tensor));
-      } else {
+        if (plan_.tables.contains(tensor) && !freed &&
+            !engine->rows(static_cast<std::uint32_t>(tensor)).numbers.empty())
+          faults.push_back("there are rows after an error of " + named(tensor));
+      } else if (!plan_.tables.contains(tensor) || read_rows(tensor, current.out)) {
         results[{tensor, submitted[tensor].size() - 1}] = current.out;
       }
       current.submission = nullptr;
@@ -227,7 +267,9 @@ class LeavingRank {
         faults.push_back("a wait ended with an error, and all gradients well");
     }
     if (engine->count().scheduled) ++scheduled_steps;
-    co_return all_well();
+    const bool all = all_well();
+    for (std::size_t tensor = 0; tensor < submitted.size(); ++tensor) told_[tensor] = submitted[tensor].size();
+    co_return all;
   }
   // Whether nothing but gradients that are not finite has failed.
   bool leaves_out_step() const {
@@ -236,8 +278,12 @@ class LeavingRank {
     });
   }
   bool engine_is_over(const Error&) const { return plan_.dies(); }
+  // What was submitted since the last wait.
   bool all_well() const {
-    return std::all_of(submitted.begin(), submitted.end(), [](const auto& of) { return of.empty() || of.back().ok(); });
+    for (std::size_t tensor = 0; tensor < submitted.size(); ++tensor) {
+      if (submitted[tensor].size() > told_[tensor] && !submitted[tensor].back().ok()) return false;
+    }
+    return true;
   }
 
   Task<void> look(std::size_t tensor, Stop& stop) {
@@ -270,6 +316,7 @@ class LeavingRank {
   const LeavingPlan& plan_;
   sim::Random random_;
   std::vector<Current> current_;
+  std::vector<std::size_t> told_;  // by tensor: submissions before the last wait
 
  public:
   std::vector<std::vector<Outcome>> submitted;  // by tensor
@@ -361,7 +408,7 @@ class LeavingWorld {
         for (std::size_t at = 0; at < result.size(); ++at) {
           float sum = 0;
           for (std::size_t of = 0; of < ranks.size(); ++of)
-            if (ranks[of]->submitted[tensor].size() > nth) sum += leaving_value(of, tensor, nth, at);
+            if (ranks[of]->submitted[tensor].size() > nth) sum += leaving_value(plan, of, tensor, nth, at);
           if (result[at] == sum) continue;
           faults.push_back("wrong result of tensor " + std::to_string(tensor) + ", submission " + std::to_string(nth) +
                            " on rank " + std::to_string(rank));

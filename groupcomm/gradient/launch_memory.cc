@@ -27,17 +27,20 @@ LaunchMemory::Piece LaunchMemory::take(std::size_t bytes) {
   if (best != unused_.end()) {
     const Piece found = *best;
     unused_.erase(best);
+    ++taken_;
     return found;
-  }
-  if (!unused_.empty()) {  // one that is too short makes room
-    free(unused_.back());
-    unused_.pop_back();
   }
   Piece piece;
   piece.bytes = std::max<std::size_t>(Slots::padded(bytes), 4096);
+  unused_.reserve(unused_.size() + taken_ + 1);
+  for (std::size_t freed = 0; freed < piece.bytes && !unused_.empty(); unused_.pop_back()) {
+    freed += unused_.back().bytes;
+    free(unused_.back());
+  }
   if (domain_ != nullptr) {
     piece.range = domain_->allocate(piece.bytes);
     piece.data = domain_->view(domain_->rank(), piece.range);
+    ++taken_;
     return piece;
   }
   try {
@@ -45,9 +48,13 @@ LaunchMemory::Piece LaunchMemory::take(std::size_t bytes) {
   } catch (const std::bad_alloc&) {
     throw Error(Code::kOutOfMemory, "there is no memory for what a gradient engine reduces");
   }
+  ++taken_;
   return piece;
 }
 
-void LaunchMemory::give(Piece piece) { unused_.push_back(piece); }
+void LaunchMemory::give(Piece piece) noexcept {
+  --taken_;
+  unused_.push_back(piece);
+}
 
 }  // namespace aiacc::gradient

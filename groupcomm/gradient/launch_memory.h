@@ -22,15 +22,16 @@ class LaunchMemory {
   LaunchMemory(const LaunchMemory&) = delete;
   LaunchMemory& operator=(const LaunchMemory&) = delete;
 
-  // Throws kOutOfMemory.
+  // What is kept and too short is freed first, as much as is needed. Throws kOutOfMemory.
   Piece take(std::size_t bytes);
-  void give(Piece piece);
+  void give(Piece piece) noexcept;
 
  private:
   void free(Piece& piece) noexcept;
 
   HostDomain* domain_;
-  std::vector<Piece> unused_;
+  std::vector<Piece> unused_;  // has room for those that are taken
+  std::size_t taken_ = 0;
 };
 
 }  // namespace aiacc::gradient

@@ -75,7 +75,9 @@ void Launches::place_elements(Flight& flight) {
 
 // Of tables: how many rows each rank has. The rest follows from that, and comes right behind it.
 void Launches::count_rows(Flight& flight, const std::string& name) {
-  flight.rows = std::make_unique<RowExchange>(flight.kind, group_.rank(), group_.size(), memory_);
+  constexpr std::size_t kPieces = 8;  // that a portion has
+  flight.rows =
+      std::make_unique<RowExchange>(flight.kind, group_.rank(), group_.size(), memory_, kPieces * flight.piece_bytes);
   for (const Part& part : flight.parts)
     flight.rows->add(part.table_rows, part.mine ? part.tensor->table->given.view() : RowsView{});
   RowExchange::Step step = flight.rows->count();
@@ -86,10 +88,12 @@ void Launches::count_rows(Flight& flight, const std::string& name) {
 std::deque<Launches::Queued> Launches::move_rows(Flight& flight, const std::string& name) {
   std::deque<Queued> calls;
   for (RowExchange::Step& step : flight.rows->move(flight.piece_bytes)) {
-    step.call.preferred = flight.preferred;
+    if (step.call.kind == Collective::kAllreduce) step.call.preferred = flight.preferred;
     calls.push_back({&flight, step.call, step.send, step.recv, {}, name});
   }
   flight.calls += calls.size();
+  flight.prepared = !flight.rows->has_more();
+  if (!flight.prepared) calls.push_back({&flight, {}, {}, {}, {}, name, true});
   for (std::size_t table = 0; table < flight.parts.size(); ++table) {
     Part& part = flight.parts[table];
     if (part.mine) part.bytes = flight.rows->moved_bytes(table);
@@ -97,11 +101,11 @@ std::deque<Launches::Queued> Launches::move_rows(Flight& flight, const std::stri
   return calls;
 }
 
-void Launches::sum_rows(Flight& flight) {
+void Launches::take_rows(Flight& flight) {
+  flight.rows->finish();
   for (std::size_t table = 0; table < flight.parts.size(); ++table) {
     Part& part = flight.parts[table];
-    if (!part.mine && !part.owed && !flight.follow_up) continue;
-    flight.rows->sum(table, part.rows);
+    part.rows = std::move(flight.rows->sum(table));
     const std::size_t count = part.rows.size() * flight.kind.row_elements;
     part.not_finite = looks_ && !all_finite(flight.kind.type, part.rows.elements(), count);
   }
@@ -114,7 +118,7 @@ bool Launches::can_prepare(const Flight& flight) const {
 
 void Launches::prepare(Queued turn) {
   Flight& flight = *turn.flight;
-  flight.prepared = true;
+  flight.prepared = true;  // but for tables that move in portions
   std::deque<Queued> calls = flight.rows != nullptr ? move_rows(flight, turn.name) : encode(flight, turn.name);
   while (!calls.empty()) {
     queue_.push_front(std::move(calls.back()));
@@ -372,12 +376,12 @@ void Launches::settle() {
     note(flight.get(), &Times::landing);
     try {
       land(*flight);
+      owner_.launch_ended(*flight);
     } catch (...) {
       failed_ = true;
       owner_.launches_failed(std::current_exception());
       break;
     }
-    owner_.launch_ended(*flight);
     start_more();  // what waited for these results
   }
   settling_ = false;

@@ -53,7 +53,7 @@ class Launches final : private GroupOperation::Observer {
     int exponent = 0;
     bool out_of_range = false;  // on every rank: there is no result, and the slot is as it was
     bool not_finite = false;    // on every rank: the result
-    Rows rows;                  // of a table: the result, if this rank needs it
+    Rows rows;                  // of a table: the result
     PartTimes times;
     bool copied_out = false;
   };
@@ -169,7 +169,7 @@ class Launches final : private GroupOperation::Observer {
   void place_elements(Flight& flight);
   void count_rows(Flight& flight, const std::string& name);
   std::deque<Queued> move_rows(Flight& flight, const std::string& name);
-  void sum_rows(Flight& flight);
+  void take_rows(Flight& flight);
   bool has_last_results(const Flight& flight) const;
   bool can_prepare(const Flight& flight) const;
   void prepare(Queued turn);

@@ -65,7 +65,7 @@ void Launches::encode(Flight& flight) {
 }
 
 void Launches::land(Flight& flight) {
-  if (flight.rows != nullptr) return sum_rows(flight);
+  if (flight.rows != nullptr) return take_rows(flight);
   if (!is_encoded_here(flight) && !looks_) return;
   for (Part& part : flight.parts) land(flight, part);
   if (!flight.wire) return;

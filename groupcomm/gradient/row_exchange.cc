@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "groupcomm/gradient/slots.h"
@@ -11,13 +12,17 @@
 namespace aiacc::gradient {
 
 RowExchange::~RowExchange() {
-  if (gathered_.data != nullptr) memory_.give(gathered_);
-  for (const Table& table : tables_) {
-    if (table.memory.data != nullptr) memory_.give(table.memory);
-  }
+  give_back(gathered_);
+  for (Table& table : tables_) give_back(table.memory);
 }
 
-void RowExchange::add(std::uint64_t table_rows, RowsView own) { tables_.push_back({table_rows, own, false, {}, 0}); }
+void RowExchange::give_back(LaunchMemory::Piece& piece) noexcept {
+  if (piece.data != nullptr) memory_.give(std::exchange(piece, {}));
+}
+
+void RowExchange::add(std::uint64_t table_rows, RowsView own) {
+  tables_.push_back({table_rows, own, false, {}, 0, {}});
+}
 
 RowExchange::Step RowExchange::count() {
   counts_.resize(ranks_ * tables_.size());
@@ -54,22 +59,51 @@ void RowExchange::choose() {
   }
 }
 
+// Of all ranks' rows, if they travel as rows.
+std::size_t RowExchange::gathered_bytes(std::size_t table) const noexcept {
+  std::size_t bytes = 0;
+  for (std::size_t rank = 0; rank < ranks_; ++rank) bytes += block_bytes(count_of(rank, table));
+  return bytes;
+}
+
+void RowExchange::begin_portion() {
+  begin_ = end_;
+  std::size_t bytes = 0;
+  while (end_ < tables_.size()) {
+    bytes += tables_[end_].whole ? bytes_of(tables_[end_]) : gathered_bytes(end_);
+    if (end_ > begin_ && bytes > portion_bytes_) break;
+    ++end_;
+  }
+}
+
 std::vector<RowExchange::Step> RowExchange::move(std::size_t piece_bytes) {
-  choose();
+  if (end_ == 0) choose();
+  finish();
+  begin_portion();
   std::vector<Step> steps;
   if (Step step = gather(); step.call.count > 0) steps.push_back(step);
   if (Step step = mark(); step.call.count > 0) steps.push_back(step);
-  for (Table& table : tables_) {
+  for (Table& table : portion()) {
     if (table.whole) reduce(table, piece_bytes, steps);
   }
   return steps;
 }
 
+void RowExchange::finish() {
+  for (std::size_t table = begin_; table < end_; ++table) {
+    add_up(table);
+    give_back(tables_[table].memory);
+  }
+  give_back(gathered_);
+  begin_ = end_;
+}
+
 RowExchange::Step RowExchange::gather() {
   std::size_t total = 0;
+  blocks_.clear();
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
     std::size_t bytes = 0;
-    for (std::size_t table = 0; table < tables_.size(); ++table) {
+    for (std::size_t table = begin_; table < end_; ++table) {
       if (!tables_[table].whole) bytes += block_bytes(count_of(rank, table));
     }
     blocks_.push_back({total, bytes});
@@ -85,7 +119,7 @@ RowExchange::Step RowExchange::gather() {
   gathered_ = memory_.take(total);
   std::byte* const own = gathered_.data + blocks_[rank_].begin;
   std::byte* to = own;
-  for (const Table& table : tables_) {
+  for (const Table& table : portion()) {
     const std::size_t rows = table.own.numbers.size();
     if (table.whole || rows == 0) continue;
     std::memcpy(to, table.own.numbers.data(), rows * sizeof(std::int64_t));
@@ -102,13 +136,13 @@ RowExchange::Step RowExchange::gather() {
 // Which rows of the whole tables there are.
 RowExchange::Step RowExchange::mark() {
   std::size_t words = 0;
-  for (Table& table : tables_) {
+  for (Table& table : portion()) {
     if (!table.whole) continue;
     table.first_word = words;
     words += words_of(table);
   }
   bits_.assign(words, 0);
-  for (const Table& table : tables_) {
+  for (const Table& table : portion()) {
     if (!table.whole) continue;
     for (const std::int64_t number : table.own.numbers) {
       const auto row = static_cast<std::size_t>(number);
@@ -151,7 +185,7 @@ std::size_t RowExchange::moved_bytes(std::size_t table) const noexcept {
 
 RowsView RowExchange::gathered(std::size_t rank, std::size_t table) const noexcept {
   const std::byte* at = gathered_.data + blocks_[rank].begin;
-  for (std::size_t before = 0; before < table; ++before) {
+  for (std::size_t before = begin_; before < table; ++before) {
     if (!tables_[before].whole) at += block_bytes(count_of(rank, before));
   }
   const auto rows = static_cast<std::size_t>(count_of(rank, table));
@@ -171,10 +205,10 @@ void RowExchange::check(std::size_t rank, std::size_t table, RowsView rows) cons
   }
 }
 
-void RowExchange::sum(std::size_t table, Rows& into) const {
-  const Table& of = tables_[table];
+void RowExchange::add_up(std::size_t table) {
+  Table& of = tables_[table];
   if (of.whole) {
-    into.pick(kind_.row_bytes(), std::span(bits_).subspan(of.first_word, words_of(of)), of.memory.data);
+    of.sum.pick(kind_.row_bytes(), std::span(bits_).subspan(of.first_word, words_of(of)), of.memory.data);
     return;
   }
   std::vector<RowsView> of_ranks;
@@ -183,7 +217,7 @@ void RowExchange::sum(std::size_t table, Rows& into) const {
     of_ranks.push_back(gathered(rank, table));
     check(rank, table, of_ranks.back());
   }
-  into.sum(kind_.reduction(), kind_.row_elements, of_ranks, static_cast<int>(ranks_));
+  of.sum.sum(kind_.reduction(), kind_.row_elements, of_ranks, static_cast<int>(ranks_));
 }
 
 }  // namespace aiacc::gradient

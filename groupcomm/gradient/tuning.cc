@@ -26,7 +26,7 @@ TuneCache::Entry unpacked(std::uint64_t fusion_bytes, std::uint64_t rest) noexce
 
 // The alternatives are those to what is chosen for such sums.
 bool is_plain(const Kind& kind) noexcept {
-  return kind.type == DType::kFloat32 && kind.sums() && !kind.wire && kind.codec == Codec::kNone;
+  return kind.type == DType::kFloat32 && kind.sums() && !kind.wire && kind.codec == Codec::kNone && !kind.is_table();
 }
 
 double seconds_of(std::int32_t log_time) { return std::exp2(static_cast<double>(log_time) / Tuner::kOctave) * 1e-9; }

@@ -152,10 +152,10 @@ AIACC_API aiacc_status_t aiacc_gradient_submit_rows(aiacc_gradient_t engine, uin
                                                     const int64_t *rows, const void *values, aiacc_request_t *request);
 
 /* The result of the last submission of a table: *count rows, with ascending numbers at *rows and row_elements elements of each at
- * *values. These are the rows that some rank has submitted, with their sum, in the order of ranks, also if that is zero; an average is
- * over all ranks, with zeros of those that do not have the row. The memory is the engine's, and the same until the tensor is submitted
- * again or the engine is freed. No rows before the first submission and after an error; AIACC_ERR_INVALID_STATE while the tensor is
- * outstanding. Each of the places may be NULL. Local. */
+ * *values. These are the rows that some rank has submitted, with their sum, also if that is zero; an average is over all ranks, with
+ * zeros of those that do not have the row. All ranks have equal bits; what travels as rows is added in the order of ranks. The memory
+ * is the engine's, and the same until the tensor is submitted again or the engine is freed. No rows before the first submission and
+ * after an error; AIACC_ERR_INVALID_STATE while the tensor is outstanding. Each of the places may be NULL. Local. */
 AIACC_API aiacc_status_t aiacc_gradient_rows(aiacc_gradient_t engine, uint32_t tensor, size_t *count,
                                              const int64_t **rows, const void **values);
 

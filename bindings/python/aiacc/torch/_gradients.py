@@ -6,7 +6,7 @@ its slot stays where it is. Ranks submit them in any order; the engine finds out
 """
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import torch
 
@@ -103,9 +103,11 @@ class Slot:
         # zero_grad of torch 1 leaves a sparse gradient without elements, with other dimensions than backward makes.
         return self.sparse_dims if self.sparse_dims and gradient._nnz() == 0 else gradient.sparse_dim()
 
-    def submit(self, engine: Engine) -> None:
-        """The parameter's gradient is complete on this rank."""
-        elsewhere = self.take(self.parameter.grad)
+    def prepare(self) -> Optional[torch.Tensor]:
+        """The parameter's gradient is complete on this rank. What is to be sent."""
+        return self.take(self.parameter.grad)
+
+    def send(self, engine: Engine, elsewhere: Optional[torch.Tensor]) -> None:
         place = None
         if elsewhere is not None:
             self.held.append(elsewhere)
@@ -133,15 +135,6 @@ class Slot:
             self.parameter.grad = self.view.clone()
 
 
-class Planned(NamedTuple):
-    """A parameter, the type of its slot, and in what its elements travel. With `sparse_dims` above 0 its gradients travel as rows."""
-    name: str
-    parameter: torch.Tensor
-    dtype: torch.dtype
-    wire: Wire
-    sparse_dims: int
-
-
 class Reducer:
     """Reduces the gradients of some parameters over a group."""
 
@@ -151,16 +144,15 @@ class Reducer:
         self.slots: Dict[torch.Tensor, Union[Slot, Table]] = {}
         self.steps = 0
 
-    def add(self, plan: Iterable[Planned]) -> None:
-        """In the order in which backward finishes them."""
-        for name, parameter, dtype, wire, sparse_dims in plan:
-            if sparse_dims:
-                self.slots[parameter] = Table(self.engine, name, parameter, sparse_dims, self.op, self.scales)
-                continue
-            kind = DType(tensors.type_of(dtype))
-            index = self.engine.add(name, parameter.numel(), kind, OPS[self.op], *self.scales, wire)
-            self.slots[parameter] = Slot(parameter, index, at_address(self.engine.memory(index), parameter.numel(), dtype),
-                                         self.engine.in_place(index))
+    def add(self, name: str, parameter: torch.Tensor, dtype: torch.dtype, wire: Wire) -> None:
+        """A parameter, the type of its slot, and in what its elements travel. Best in the order in which backward finishes them."""
+        index = self.engine.add(name, parameter.numel(), DType(tensors.type_of(dtype)), OPS[self.op], *self.scales, wire)
+        self.slots[parameter] = Slot(parameter, index, at_address(self.engine.memory(index), parameter.numel(), dtype),
+                                     self.engine.in_place(index))
+
+    def add_table(self, name: str, parameter: torch.Tensor, sparse_dims: int) -> None:
+        """One whose gradients travel as rows."""
+        self.slots[parameter] = Table(self.engine, name, parameter, sparse_dims, OPS[self.op], self.scales)
 
     def close(self) -> None:
         """The engine's memory goes."""
@@ -174,8 +166,10 @@ class Reducer:
 
     def submit(self, parameter: torch.Tensor) -> None:
         """The parameter's gradient is complete on this rank."""
+        slot: Any = self.slots[parameter]
+        prepared = slot.prepare()  # an error of torch's is its own
         try:
-            self.slots[parameter].submit(self.engine)
+            slot.send(self.engine, prepared)
         except RuntimeError as error:  # the engine may still have what was submitted before
             raise HorovodInternalError(f"reducing gradients: {error}") from error
 

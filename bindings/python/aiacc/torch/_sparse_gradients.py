@@ -2,29 +2,33 @@
 from __future__ import annotations
 
 import math
-from typing import Tuple
+from typing import Iterable, Tuple
 
 import torch
 
-from aiacc.buffers import DType
+from aiacc.buffers import DType, Op
 from aiacc.gradients import Engine
 from aiacc.torch import tensors
 from aiacc.torch._memory import at_address
-from aiacc.torch._operations import OP_NAMES, OPS, Average, Sum
+from aiacc.torch._operations import OP_NAMES, Average, Sum
 from aiacc.torch._sparse import UNCHECKED, checked
 
 
-class Table:
-    """A row for each index of the gradient's `sparse_dims` sparse dimensions, which count as one."""
-
-    def __init__(self, engine: Engine, name: str, parameter: torch.Tensor, sparse_dims: int, op: int, scales: Tuple[float, float]) -> None:
+def check_tables(names: Iterable[str], op: int) -> None:
+    for name in names:
         if op not in (Average, Sum):
             raise ValueError(f"op of a sparse gradient ('{name}') is Average or Sum, not {OP_NAMES[op]}")
-        tensors.check(parameter)
-        self.parameter, self.sparse_dims = parameter, sparse_dims
+
+
+class Table:
+    """A row for each index of the gradient's `sparse_dims` sparse dimensions, which count as one. Its elements keep the type that the
+    parameter has now."""
+
+    def __init__(self, engine: Engine, name: str, parameter: torch.Tensor, sparse_dims: int, op: Op, scales: Tuple[float, float]) -> None:
+        self.parameter, self.sparse_dims, self.dtype = parameter, sparse_dims, parameter.dtype
         self.sparse_shape, self.row_shape = parameter.shape[:sparse_dims], parameter.shape[sparse_dims:]
         self.submitted = False
-        self.index = engine.add(name, math.prod(self.sparse_shape), DType(tensors.type_of(parameter.dtype)), OPS[op], *scales,
+        self.index = engine.add(name, math.prod(self.sparse_shape), DType(tensors.type_of(tensors.check(parameter).dtype)), op, *scales,
                                 row_elements=math.prod(self.row_shape))
 
     @staticmethod
@@ -32,23 +36,24 @@ class Table:
         """Whether the gradient's rows have elements."""
         return math.prod(parameter.shape[sparse_dims:]) > 0
 
-    def submit(self, engine: Engine) -> None:
+    def prepare(self) -> Tuple[torch.Tensor, torch.Tensor]:
         """The parameter's gradient is complete on this rank. None counts as one without rows. So does what is left of a sparse one by
         zero_grad of torch 1, which has other sparse dimensions."""
         gradient = self.parameter.grad
+        if gradient is None or (gradient.layout != torch.strided and gradient._nnz() == 0):
+            return torch.empty(0, dtype=torch.int64, device="cpu"), torch.empty((0, *self.row_shape), dtype=self.dtype, device="cpu")
         with torch.no_grad():
-            if gradient is None or (gradient.layout != torch.strided and gradient._nnz() == 0):
-                rows = torch.empty(0, dtype=torch.int64, device="cpu")
-                values = torch.empty(0, dtype=self.parameter.dtype, device="cpu")
-            else:
-                if gradient.layout == torch.strided or gradient.sparse_dim() != self.sparse_dims:
-                    gradient = (gradient if gradient.layout == torch.strided else gradient.to_dense()).to_sparse(self.sparse_dims)
-                given = checked(gradient)
-                rows = given._indices()[0]
-                for size, indices in zip(self.sparse_shape[1:], given._indices()[1:]):
-                    rows = rows * size + indices
-                rows, values = rows.contiguous(), given._values().contiguous()
-            engine.submit_rows(self.index, tensors.buffer_of(rows), tensors.buffer_of(values), wants_request=False)
+            if gradient.layout == torch.strided or gradient.sparse_dim() != self.sparse_dims:
+                gradient = (gradient if gradient.layout == torch.strided else gradient.to_dense()).to_sparse(self.sparse_dims)
+            given = checked(gradient)
+            rows = given._indices()[0]
+            for size, indices in zip(self.sparse_shape[1:], given._indices()[1:]):
+                rows = rows * size + indices
+            return rows.contiguous(), given._values().to(self.dtype).contiguous()
+
+    def send(self, engine: Engine, prepared: Tuple[torch.Tensor, torch.Tensor]) -> None:
+        rows, values = prepared
+        engine.submit_rows(self.index, tensors.buffer_of(rows), tensors.buffer_of(values), wants_request=False)
         self.submitted = True
 
     def give(self, engine: Engine) -> None:
@@ -56,7 +61,7 @@ class Table:
         self.submitted = False
         count, rows, values = engine.rows(self.index)
         rest = at_address(rows, count, torch.int64).clone()
-        elements = at_address(values, count * math.prod(self.row_shape), self.parameter.dtype).clone()
+        elements = at_address(values, count * math.prod(self.row_shape), self.dtype).to(self.parameter.dtype, copy=True)
         indices = []
         for size in reversed(self.sparse_shape[1:]):
             indices.append(rest % size)

@@ -16,9 +16,9 @@ from aiacc.gradients import Wire
 from aiacc.torch import mpi_ops, tensors
 from aiacc.torch import _operations as operations
 from aiacc.torch._adasum_optimizer import adasum_optimizer
-from aiacc.torch._gradients import Planned, Reducer, Slot, dense_strides
+from aiacc.torch._gradients import Reducer, Slot, dense_strides
 from aiacc.torch._operations import Average, Join, Sum
-from aiacc.torch._sparse_gradients import Table
+from aiacc.torch._sparse_gradients import Table, check_tables
 from aiacc.torch.compression import checked as checked_compression
 from aiacc.torch.compression import BF16Compressor, Compression, FP16Compressor, NoneCompressor
 
@@ -99,7 +99,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         parameters = {name: one for one, name in self._parameter_names.items()}
         order = [self._parameter_names[one] for one in self._arrived]
         order += [name for name in parameters if parameters[name] not in self._handles]
-        sparse = {name: one.grad.sparse_dim() for name, one in parameters.items() if one.grad is not None and one.grad.layout != torch.strided}
+        # Without rows: as of what zero_grad of torch 1 leaves, with other dimensions than backward makes.
+        sparse = {name: one.grad.sparse_dim() if one.grad._nnz() else 0 for name, one in parameters.items()
+                  if one.grad is not None and one.grad.layout != torch.strided}
         described = sorted([name, str(one.dtype), list(one.shape), list(dense_strides(one))] for name, one in parameters.items())
         channel = self._process_set._channel(f"opt{self._number}")
         channel.run(operations.Agreement("DistributedOptimizer", {
@@ -108,7 +110,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             "sparse_as_dense": self._sparse_as_dense, "groups": [[self._parameter_names[one] for one in group] for group in self._groups]}))
         gathered = channel.run(operations.AllgatherBytes("DistributedOptimizer", tensors.canonical([order, sparse])))
         said = [json.loads(one) for one in gathered]
-        sparse_dims = {name: dims for _, of_rank in said for name, dims in of_rank.items()}
+        sparse_dims = {name: min((of_rank[name] for _, of_rank in said if of_rank.get(name, 0) > 0), default=1) for _, names in said for name in names}
         as_rows = {} if self._sparse_as_dense else {name: dims for name, dims in sparse_dims.items() if Table.fits(parameters[name], dims)}
         planned = [parameters[name] for name in said[0][0]]
         if self._compression not in (NoneCompressor, *_WIRES):
@@ -117,8 +119,18 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         grouped = {one for group in self._groups for one in group}
         # Neighbours are fused: groups stay together.
         ordered = [one for group in map(set, self._groups) for one in planned if one in group] + [one for one in planned if one not in grouped]
+        check_tables(as_rows, self._op)
         reducer = Reducer(channel.group, f"DistributedOptimizer {self._number}", self._op, *self._scales)
-        reducer.add(Planned(name, one, *self._wire(one), as_rows.get(name, 0)) for one in ordered for name in [self._parameter_names[one]])
+        try:
+            for one in ordered:
+                name = self._parameter_names[one]
+                if name in as_rows:
+                    reducer.add_table(name, one, as_rows[name])
+                else:
+                    reducer.add(name, one, *self._wire(one))
+        except BaseException:
+            reducer.close()
+            raise
         for one, slot in reducer.slots.items():
             if isinstance(slot, Slot):
                 slot.sparse_dims = sparse_dims.get(self._parameter_names[one], 0)
