@@ -179,7 +179,7 @@ class Engine final : private Inbox::Owner,
   void end_all() noexcept;
   void rounds_failed(const std::exception_ptr& error) noexcept override;
   void launches_failed(const std::exception_ptr& error) noexcept override;
-  void has_room() noexcept override;
+  void call_ended() noexcept override;
   void nothing_runs() noexcept override;
   Task<void> say_goodbye(Stop& stop);
 
@@ -208,13 +208,14 @@ class Engine final : private Inbox::Owner,
   std::vector<Wait*> waits_;
   std::vector<TensorWait*> tensor_waits_;
   std::size_t pending_ = 0;  // submissions that are not complete
-  Instant progressed_{};     // a launch began or ended, or the first of several submissions came
+  Instant progressed_{};     // a launch began, an allreduce ended, or the first of several submissions came
   std::string lacking_;      // who has not submitted what, as the ranks found at lacking_since_
   Instant lacking_since_{};
   // Launches with this serial and later ones may lack a rank's gradients: nobody is told of them yet.
   std::uint64_t whole_before_ = ~std::uint64_t{0};
   std::exception_ptr failed_;                         // why the group is over
   std::exception_ptr left_;                           // some rank has: nobody negotiates any more
+  bool left_some_out_ = false;                        // of what was submitted: told to each wait
   std::uint64_t not_whole_from_ = ~std::uint64_t{0};  // launches that only some ranks had begun by then
   bool acting_ = false;
   std::vector<Tensor*> again_;  // left the range of the wire, on all ranks: they are submitted once more

@@ -87,7 +87,8 @@ void Engine::complete(Tensor& tensor, const std::exception_ptr& error) noexcept 
   if (error && tensor.table != nullptr) tensor.table->result.clear();
   tensor.owed = tensor.pending = false;
   --pending_;
-  if (error && !failed_ && !not_finite_) not_finite_ = error;
+  left_some_out_ = left_some_out_ || left_out;
+  if (error && !left_out && !failed_ && !not_finite_) not_finite_ = error;
   if (!error) {
     ++counted_.tensors;
     counted_.bytes += tensor.bytes;
@@ -105,7 +106,9 @@ void Engine::tell_waiters() noexcept {
   const std::vector<Wait*> ended(wait, waits_.end());
   waits_.erase(wait, waits_.end());
   if (!ended.empty() && not_finite_) not_finite_ranks_.clear();
-  const std::exception_ptr error = ended.empty() || failed_ ? failed_ : std::exchange(not_finite_, nullptr);
+  std::exception_ptr error = failed_;
+  if (!failed_ && !ended.empty()) error = std::exchange(not_finite_, nullptr);
+  if (!error && left_some_out_) error = left_;
   for (Wait* one : ended) {
     ++measured_.waits;
     measured_.wait_ns += static_cast<std::uint64_t>((now() - one->began).count());
@@ -221,7 +224,8 @@ void Engine::nothing_runs() noexcept {
   if (failed_) settle_soon();
 }
 
-void Engine::has_room() noexcept {
+void Engine::call_ended() noexcept {
+  progressed_ = now();
   if (negotiator_.wants_room()) feed([] {});  // act() asks
 }
 

@@ -150,6 +150,38 @@ TEST(EngineLeaving, EveryWaitEndsWhereTheGroupIsAborted) {
   }
 }
 
+// A second thread may wait for the same step.
+TEST(EngineLeaving, EachWaitIsToldOfAStepThatWasNotReduced) {
+  sim::SimJob job({0, 1});
+  std::vector<std::shared_ptr<Engine>> engines;
+  for (int rank = 0; rank < 2; ++rank) {
+    EngineOptions options;
+    options.timeout = seconds(20);
+    engines.push_back(std::make_shared<Engine>(job[rank].context->world(), options));
+    engines.back()->start();
+    TensorOrder order;
+    order.name = "tensor";
+    order.count = 10;
+    std::uint32_t number = 0;
+    engines.back()->add({&order, 1}, &number);
+  }
+  engines[0]->submit(0, nullptr, nullptr, nullptr);
+  std::vector<Task<void>> closing;
+  closing.push_back(engines[1]->close(job[1].stop));
+  closing.back().start();
+  for (int turn = 0; turn < 3; ++turn) {
+    Engine::Wait wait(*engines[0], false);
+    job[0].lane.start(wait);
+    ASSERT_TRUE(job.world.run_while_not([&] { return wait.done(); }));
+    ASSERT_TRUE(wait.why) << "wait " << turn;
+    EXPECT_EQ(as_error(wait.why).code(), Code::kAborted);
+    EXPECT_EQ(as_error(wait.why).peer(), 1);
+  }
+  closing.push_back(engines[0]->close(job[0].stop));
+  closing.back().start();
+  EXPECT_TRUE(job.world.run_while_not([&] { return closing[0].done() && closing[1].done(); }));
+}
+
 TEST(EngineLeaving, EveryWaitEndsWhereARankDies) { EXPECT_GT(run_random(Ends::kKilled).failed, 10u); }
 
 }  // namespace

@@ -432,6 +432,38 @@ TEST(EngineSim, TunesTheAlgorithmToo) {
   EXPECT_LT(tuned.times.back() * 100, usual.times.back() * 75);
 }
 
+// Its pieces end one after the other, each well within that time.
+TEST(EngineSim, ALongTensorMayTakeLongerThanTheTimeOfAnAllreduce) {
+  sim::FabricModel model;
+  model.between_hosts.bytes_per_second = 125'000'000;
+  sim::SimJob job({0, 1}, 1, model);
+  std::vector<std::shared_ptr<Engine>> engines;
+  std::vector<std::unique_ptr<Submission>> submissions;
+  for (int rank = 0; rank < 2; ++rank) {
+    EngineOptions options;
+    options.fusion_bytes = 256 << 10;
+    options.timeout = std::chrono::milliseconds(100);
+    engines.push_back(std::make_shared<Engine>(job[rank].context->world(), options));
+    engines.back()->start();
+    TensorOrder order;
+    order.name = "tensor";
+    order.count = 10'000'000;
+    std::uint32_t number = 0;
+    engines.back()->add({&order, 1}, &number);
+    submissions.push_back(std::make_unique<Submission>(engines.back()));
+    engines.back()->submit(number, nullptr, nullptr, submissions.back().get());
+    engines.back()->flush();
+  }
+  ASSERT_TRUE(job.world.run_while_not([&] { return submissions[0]->done() && submissions[1]->done(); }));
+  EXPECT_GT(job.elapsed(), 3 * std::chrono::milliseconds(100));
+  for (const auto& one : submissions) EXPECT_FALSE(one->error()) << as_error(one->error()).message();
+  Stop stop;
+  std::vector<Task<void>> closing;
+  for (const auto& engine : engines) closing.push_back(engine->close(stop));
+  for (Task<void>& task : closing) task.start();
+  EXPECT_TRUE(job.world.run_while_not([&] { return closing[0].done() && closing[1].done(); }));
+}
+
 TEST(EngineSim, AndOn16Bits) {
   for (const WireType wire : {WireType::kFloat16, WireType::kMixed}) {
     for (const auto& hosts : {kPlaces[1], kPlaces[3]}) {

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view kWire = ", wire ";
 constexpr std::string_view kMixed = ", wire mixed";
+constexpr std::string_view kRows = " rows of ";
 constexpr std::string_view kPrescale = ", prescale ";
 constexpr std::string_view kPostscale = ", postscale ";
 
@@ -60,14 +61,14 @@ std::uint64_t Kind::key() const noexcept {
   hash.add(std::bit_cast<std::uint64_t>(prescale)).add(std::bit_cast<std::uint64_t>(postscale));
   if (wire) hash.add(std::uint64_t{static_cast<std::uint8_t>(*wire)});
   if (codec != Codec::kNone) hash.add(kMixed);
-  if (is_table()) hash.add(std::uint64_t{row_elements});
+  if (is_table()) hash.add(kRows).add(std::uint64_t{row_elements});
   return std::uint64_t{static_cast<std::uint8_t>(type)} << 56 | std::uint64_t{static_cast<std::uint8_t>(op)} << 48 |
          hash.value() >> 16;
 }
 
 std::string Kind::describe(std::size_t count) const {
-  const std::string each = is_table() ? fmt::format("rows of {} ", row_elements) : "";
-  std::string text = fmt::format("{} {}{}, {}", count, each, name_of(type), name_of(op));
+  std::string text = is_table() ? fmt::format("{}{}{} ", count, kRows, row_elements) : fmt::format("{} ", count);
+  text += fmt::format("{}, {}", name_of(type), name_of(op));
   if (wire) text += fmt::format("{}{}", kWire, name_of(*wire));
   if (codec != Codec::kNone) text += kMixed;
   if (prescale != 1.0) text += fmt::format("{}{}", kPrescale, prescale);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <vector>
+
 namespace aiacc::gradient {
 namespace {
 
@@ -21,6 +24,31 @@ TEST(GradientKind, OnlyWhatAddsUpIsRecorded) {
   EXPECT_FALSE(kind_of(DType::kInt64, ReduceOp::kSum, 0.5).record("a", 1).sum);
   EXPECT_FALSE(kind_of(DType::kBool, ReduceOp::kAvg).record("a", 1).sum);
   EXPECT_FALSE(kind_of(DType::kFloat32, ReduceOp::kMax).record("a", 1).sum);
+}
+
+TEST(GradientKind, DifferentKindsHaveDifferentKeysAndARecordTellsTheKind) {
+  std::vector<Kind> kinds;
+  for (const DType type : {DType::kFloat32, DType::kFloat16, DType::kInt64}) {
+    for (const double scale : {1.0, 0.5}) {
+      Kind kind = kind_of(type, ReduceOp::kSum, scale);
+      kinds.push_back(kind);
+      for (std::size_t row_elements = 1; row_elements <= 70; ++row_elements) {
+        kind.row_elements = row_elements;
+        kinds.push_back(kind);
+      }
+    }
+  }
+  for (const DType wire : {DType::kFloat16, DType::kBFloat16}) {
+    kinds.emplace_back();
+    kinds.back().wire = wire;
+  }
+  kinds.emplace_back();
+  kinds.back().codec = Codec::kFloat16;
+  std::set<std::uint64_t> keys;
+  for (const Kind& kind : kinds) {
+    EXPECT_TRUE(keys.insert(kind.key()).second) << kind.describe(10);
+    EXPECT_EQ(Kind::of(kind.record("a", 10)), kind) << kind.describe(10);
+  }
 }
 
 }  // namespace

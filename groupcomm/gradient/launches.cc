@@ -327,7 +327,7 @@ void Launches::reap() noexcept {
   }
   start_more();
   settle();
-  if (has_room()) owner_.has_room();
+  owner_.call_ended();
   if (!running_.empty()) return;
   quiet_.set();
   owner_.nothing_runs();
