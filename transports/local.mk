@@ -187,6 +187,7 @@ transports_tests += \
 	transports/active/active_tapped_test.h \
 	transports/active/active_port_test.cc \
 	transports/active/active_delay_test.cc \
+	transports/active/active_gap_test.cc \
 	transports/active/active_parts_test.cc \
 	transports/active/active_shares_test.cc \
 	transports/early_rts_test.cc \

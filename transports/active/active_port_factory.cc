@@ -16,6 +16,7 @@ namespace aiacc {
 namespace {
 
 constexpr std::size_t kMostAddressBytes = 16 << 10;  // of a worker
+constexpr Duration kGapLimit = std::chrono::seconds(2);
 
 // An address: the transport's name, this byte, and a hash of the rest, because libraries read what they are given unchecked. Then the
 // number of the worker of each class, and of each worker how many bytes its address has (16 bits), and these.
@@ -128,6 +129,7 @@ std::unique_ptr<MessagePort> ActivePortFactory::open(PortWorld world) {
   settings.job = world.job;
   settings.secret = world.secret;
   settings.broken_limit = world.refused_limit;
+  if (library_.keeps_order) settings.gap_limit = kGapLimit;
   settings.marks = marks_;
   for (PortWorld::Peer& each : world.peers) {
     std::optional<ActivePort::Peer> peer = read(each.address);

@@ -36,7 +36,7 @@ class TappedPorts {
   using Tap = std::function<std::optional<active::Began>(Sent&)>;
 
   // `marks`: of rank 0 alone.
-  TappedPorts(const Way& way, int workers, const ActivePortFactory::Marks& marks)
+  TappedPorts(const Way& way, int workers, const ActivePortFactory::Marks& marks, Duration gap_limit = {})
       : original_(active::load(*way.library, way.settings)), module_(original_) {
     present_ = this;
     module_.connect = &connect;
@@ -62,6 +62,7 @@ class TappedPorts {
       settings.rank = rank;
       settings.secret = tcp_test::secret_of(1);
       settings.peers = peers;
+      settings.gap_limit = gap_limit;
       if (rank == 0) settings.marks = marks;
       ports[rank] = std::make_unique<ActivePort>(loops[rank], module_, its_workers[rank], std::move(settings));
       ports[rank]->set_receiver(receiver[rank]);

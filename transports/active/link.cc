@@ -35,6 +35,7 @@ Link::Link(Shared& shared, int rank, std::uint32_t epoch)
       turns_(limits_of(shared.settings.marks)),
       windows_(delays_of(shared.settings.marks), shared.eager_bytes > 0) {
   patience_.link = this;
+  gap_.link = this;
   pacing_.link = this;
   const ActivePort::WorkerOfClass& mine = shared_.peer(shared_.settings.rank).worker_of;
   const ActivePort::WorkerOfClass& theirs = shared_.peer(rank_).worker_of;
@@ -379,6 +380,7 @@ void Link::lose(std::exception_ptr why) noexcept {
   losing_ = std::move(why);
   disarm();
   patience_.disarm();
+  gap_.disarm();
   pacing_.disarm();
   fail_waiting(losing_);
   for (const Arrived& one : std::exchange(held_, {})) drop(one);
@@ -420,6 +422,7 @@ void Link::tell_lost() noexcept {
 void Link::close() noexcept {
   disarm();
   patience_.disarm();
+  gap_.disarm();
   pacing_.disarm();
   for (const Arrived& one : std::exchange(held_, {})) drop(one);
   for (Class& its : classes_) {

@@ -75,6 +75,13 @@ class Link final : private Timer {
     Link* link = nullptr;
     void expired() noexcept override;
   };
+  struct Gap final : Timer {  // until what has not come counts as lost
+    Link* link = nullptr;
+    void expired() noexcept override;
+    static constexpr int kLooks = 4;
+    std::array<std::uint64_t, kClasses> missing{};  // gaps() at the last look that found others
+    int looks = 0;                                  // that found the same since
+  };
   struct Pacing final : Timer {  // until a class may begin another message
     Link* link = nullptr;
     void expired() noexcept override;
@@ -99,6 +106,8 @@ class Link final : private Timer {
   static bool keep(Arrived& one);
   void part_came(const Arrived& one) noexcept;
   bool in_turn(const Arrived& one, bool kept) noexcept;
+  std::array<std::uint64_t, kClasses> gaps() const noexcept;
+  void watch_gaps() noexcept;
   bool offer(const Arrived& one, bool kept) noexcept;
   void drop(const Arrived& one) noexcept;
   void forget(Fetch& fetch) noexcept;
@@ -149,6 +158,7 @@ class Link final : private Timer {
   std::optional<Instant> broken_;  // since when the endpoint is
   std::string problem_;            // of the broken endpoint
   Patience patience_;
+  Gap gap_;
   bool lost_ = false;             // the receiver knows
   bool endpoint_broken_ = false;  // after the peer had left
   bool leaving_ = false;

@@ -73,6 +73,7 @@ bool Link::message_came(const Frame& frame, Arrived& one) noexcept {
     if (frame.number > its.offered && !its.early.contains(frame.number)) {
       const bool kept = keep(one);
       its.early.emplace(frame.number, std::move(one));
+      watch_gaps();
       return kept;
     }
     lost_by(Code::kProtocol, fmt::format("it sent message {} of a traffic class again", frame.number));
@@ -84,6 +85,37 @@ bool Link::message_came(const Frame& frame, Arrived& one) noexcept {
   }
   if (their_counts_ && !shared_.closed) farewell_came(*their_counts_);
   return kept;
+}
+
+// Of each class the message that has not come although one behind it has; 0: there is none.
+std::array<std::uint64_t, kClasses> Link::gaps() const noexcept {
+  std::array<std::uint64_t, kClasses> missing{};
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic)
+    if (!classes_[traffic].early.empty()) missing[traffic] = classes_[traffic].offered + 1;
+  return missing;
+}
+
+void Link::watch_gaps() noexcept {
+  if (shared_.settings.gap_limit <= Duration::zero() || gap_.armed()) return;
+  gap_.missing = gaps();
+  gap_.looks = 0;
+  shared_.loop.arm(gap_, after(shared_.loop.now(), shared_.settings.gap_limit / Gap::kLooks));
+}
+
+// A loop that stood still looks once at once, and has taken what came meanwhile when it looks again.
+void Link::Gap::expired() noexcept {
+  const std::array<std::uint64_t, kClasses> now = link->gaps();
+  bool same = false, any = false;
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
+    any = any || now[traffic] != 0;
+    same = same || (now[traffic] != 0 && now[traffic] == missing[traffic]);
+  }
+  if (same && ++looks == kLooks) return link->broken("messages were lost with it");
+  if (!same) {
+    looks = 0;
+    missing = now;
+  }
+  if (any) link->shared_.loop.arm(*this, after(link->shared_.loop.now(), link->shared_.settings.gap_limit / kLooks));
 }
 
 // For longer than the module's callback lasts. Whether the module keeps the payload.

@@ -25,8 +25,8 @@ constexpr std::string_view kDefaults[] = {"UCX_TLS=^sm,self",
 
 }  // namespace
 
-const active::Library kLibrary = {
-    "ucx",  "UCX", "aiacc-ucx.so",         "aiacc_ucx_module", "UCX_", kDefaults, "UCX_TCP_RX_SEG_SIZE",
-    "257k", true,  "UCX_IB_TRAFFIC_CLASS", "UCX_IB_SL"};
+const active::Library kLibrary = {"ucx",  "UCX",     "aiacc-ucx.so",         "aiacc_ucx_module",
+                                  "UCX_", kDefaults, "UCX_TCP_RX_SEG_SIZE",  "257k",
+                                  true,   false,     "UCX_IB_TRAFFIC_CLASS", "UCX_IB_SL"};
 
 }  // namespace aiacc::ucx
