@@ -19,6 +19,11 @@ def test_gradients_of_tables(launch, program, where, mode):
     assert (code, said(err)) == (0, ""), err
 
 
+def test_who_waits_for_a_submission_that_is_refused_meanwhile_waits_no_longer(launch, program):
+    code, _, err = launch(2, program, "refused").finish()
+    assert (code, said(err)) == (0, ""), err
+
+
 @pytest.mark.parametrize("where", [2, "h0:2,h1:1"])
 def test_different_tables_of_one_name_are_told_on_every_rank(launch, program, where):
     code, _, err = launch(where, program, "mismatch").finish()

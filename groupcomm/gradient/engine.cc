@@ -166,10 +166,29 @@ void Engine::brought() noexcept {
 }
 
 void Engine::drain() noexcept {
-  const bool urged = inbox_.take(taken_);
+  const Inbox::Taken what = inbox_.take(taken_);
   for (const Inbox::Item& item : taken_) take(item);
   taken_.clear();
-  if (urged) feed([this] { negotiator_.urge(now()); });
+  if (what.dropped) review_tensor_waits();
+  if (what.urged) feed([this] { negotiator_.urge(now()); });
+}
+
+// Some wait for a tensor whose submission was refused after they had begun.
+void Engine::review_tensor_waits() noexcept {
+  for (std::size_t at = 0; at < tensor_waits_.size();) {
+    TensorWait& wait = *tensor_waits_[at];
+    std::exception_ptr error;
+    try {
+      if (inbox_.outstanding(wait.tensor)) {
+        ++at;
+        continue;
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+    drop(wait);
+    wait.end(error);
+  }
 }
 
 void Engine::take(const Inbox::Item& item) noexcept {

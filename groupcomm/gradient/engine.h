@@ -139,6 +139,7 @@ class Engine final : private Inbox::Owner,
   void begin_wait(Wait& wait) noexcept;
   void begin_wait(TensorWait& wait) noexcept;
   void drop(TensorWait& wait) noexcept;
+  void review_tensor_waits() noexcept;
   std::exception_ptr refuse_wait() noexcept;
   template <class Input>
   void feed(Input&& input) noexcept;  // an input of the negotiator, and then what it wants

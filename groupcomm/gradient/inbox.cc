@@ -190,7 +190,14 @@ Inbox::Tensor& Inbox::begin_submission(std::uint32_t number, bool is_table) {
 
 void Inbox::drop_submission(Tensor& tensor) noexcept {
   const std::lock_guard lock(mutex_);
+  drop_submission_locked(tensor);
+}
+
+// Who has begun to wait for it meanwhile is to hear of that.
+void Inbox::drop_submission_locked(Tensor& tensor) noexcept {
   tensor.outstanding = false;
+  dropped_ = true;
+  if (!closed_) poke_locked();
 }
 
 void Inbox::hand_over(Tensor& tensor, bool finite, std::size_t copied, Submission* submission) {
@@ -199,7 +206,7 @@ void Inbox::hand_over(Tensor& tensor, bool finite, std::size_t copied, Submissio
     check_usable_locked();
     items_.push_back({Item::What::kReady, tensor.number, &tensor, finite});
   } catch (...) {
-    tensor.outstanding = false;
+    drop_submission_locked(tensor);
     throw;
   }
   tensor.submission = submission;
@@ -308,19 +315,19 @@ void Inbox::look_again() noexcept {
   owner_.brought();
 }
 
-bool Inbox::take(std::vector<Item>& items) {
-  bool urged = false;
+Inbox::Taken Inbox::take(std::vector<Item>& items) {
+  Taken taken;
   bool look_again = false;
   {
     const std::lock_guard lock(mutex_);
     items.clear();
     items.swap(items_);
     bytes_ = 0;
-    urged = std::exchange(urged_, false);
+    taken = {std::exchange(urged_, false), std::exchange(dropped_, false)};
     look_again = !items.empty() && !closed_ && !std::exchange(looks_again_, true);
   }
   if (look_again) lane_.loop().arm(look_again_, after(lane_.loop().now(), kLinger));
-  return urged;
+  return taken;
 }
 
 bool Inbox::somebody_waits() const noexcept {

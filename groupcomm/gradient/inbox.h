@@ -122,8 +122,12 @@ class Inbox {
   // --- the lane's thread
   // So many bytes wake the lane from now on.
   void set_enough(std::size_t bytes);
-  // What was brought since. Returns whether somebody has begun to wait since.
-  bool take(std::vector<Item>& items);
+  // What was brought since.
+  struct Taken {
+    bool urged = false;    // somebody has begun to wait since
+    bool dropped = false;  // a tensor was outstanding for a moment, and its submission refused
+  };
+  Taken take(std::vector<Item>& items);
   bool somebody_waits() const noexcept;
   // The tensor may be submitted again. Returns its submission, if it has one. `left_out`: it ends because a rank has left.
   Submission* completed(Tensor& tensor, bool left_out) noexcept;
@@ -157,6 +161,7 @@ class Inbox {
   Tensor& checked_locked(std::uint32_t tensor, bool is_table);
   Tensor& begin_submission(std::uint32_t tensor, bool is_table);
   void drop_submission(Tensor& tensor) noexcept;
+  void drop_submission_locked(Tensor& tensor) noexcept;
   void hand_over(Tensor& tensor, bool finite, std::size_t copied, Submission* submission);
   void check_orders_locked(std::span<const TensorOrder> orders);
   void poke_locked() noexcept;
@@ -181,6 +186,7 @@ class Inbox {
   std::size_t enough_;
   std::size_t bytes_ = 0;
   bool urged_ = false;
+  bool dropped_ = false;
   int urges_ = 0;             // submissions that somebody waits for; for a moment one may be counted as ended first
   bool poked_ = false;        // the lane will look into the inbox
   bool looks_again_ = false;  // it will soon, by its timer

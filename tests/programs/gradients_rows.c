@@ -3,6 +3,8 @@
 #define _DEFAULT_SOURCE
 #include <aiacc/gradient.h>
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -264,6 +266,33 @@ static void lost(void) {
   }
 }
 
+enum { MANY = 4000000 };
+static int64_t many[MANY];
+static volatile int submits;
+
+static void* submit_what_is_refused(void* unused) {
+  submits = 1;
+  refused(aiacc_gradient_submit_rows(engine, words, MANY, many, many, NULL), AIACC_ERR_INVALID_ARGUMENT, "row -1");
+  return unused;
+}
+
+/* Another thread waits for a submission while that is looked at, before it is refused: nothing is outstanding then. */
+static void refused_meanwhile(void) {
+  make(AIACC_SUM, -1);
+  many[MANY - 1] = -1;
+  for (int turn = 0; rank == 0 && turn < 20; ++turn) {
+    pthread_t other;
+    submits = 0;
+    require(pthread_create(&other, NULL, submit_what_is_refused, NULL) == 0, "a thread");
+    while (!submits) sched_yield();
+    usleep((unsigned)turn * 100);
+    check(aiacc_gradient_wait_for(engine, words, 60000), "wait for");
+    pthread_join(other, NULL);
+  }
+  check(aiacc_barrier(AIACC_WORLD, NULL, NULL), "barrier");
+  check(aiacc_gradient_free(engine), "free");
+}
+
 int main(int argc, char** argv) {
   const char* const mode = argc > 1 ? argv[1] : "";
   check(aiacc_init(NULL), "init");
@@ -281,6 +310,8 @@ int main(int argc, char** argv) {
     not_finite();
   else if (strcmp(mode, "mismatch") == 0)
     mismatch();
+  else if (strcmp(mode, "refused") == 0)
+    refused_meanwhile();
   else if (strcmp(mode, "lost") == 0)
     lost();
   else
