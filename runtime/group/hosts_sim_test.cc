@@ -349,6 +349,29 @@ TEST(SimHostsLeaving, WhoLeftBeforeAQuestionCameIsNotWaitedFor) {
   EXPECT_TRUE(all_done());
 }
 
+// What it sends shows whether they are there.
+TEST(SimHostsLeaving, WhoWaitsForOthersSaysSoAgain) {
+  SimJob job({0, 1});
+  for (auto& rank : job.ranks) rank->sum(3);
+  job.finish();
+  Stop stop;
+  std::deque<LeaveDeadline> deadlines;
+  std::deque<Task<void>> leaving;
+  const auto leave = [&](SimContext& rank) {
+    deadlines.emplace_back(rank.loop);
+    leaving.push_back(rank.context->close(deadlines.back(), stop));
+    leaving.back().start();
+  };
+  leave(job[0]);
+  const Instant began = job.world.now();
+  job.world.run_until(after(began, seconds(1)));
+  const std::uint64_t before = job.fabric->messages();
+  job.world.run_until(after(began, seconds(16)));
+  EXPECT_EQ(job.fabric->messages(), before + 6) << "three, and their answers";
+  leave(job[1]);
+  ASSERT_TRUE(job.world.run_while_not([&] { return leaving[0].done() && leaving[1].done(); }));
+}
+
 TEST_P(SimHosts, ARankThatLeavesWithAnErrorHasToldItFirst) {
   SimJob job(GetParam());
   for (int rank = 1; rank < size(); ++rank) job[rank].sum(1000);

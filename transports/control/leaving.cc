@@ -5,6 +5,11 @@
 #include <vector>
 
 namespace aiacc {
+namespace {
+
+constexpr Duration kAgain = std::chrono::seconds(5);
+
+}  // namespace
 
 Leaving::Leaving(Loop& loop, MessagePort& port, ControlChannel& channel, Mailbox& mailbox, Peers& peers,
                  std::uint64_t world)
@@ -42,8 +47,16 @@ bool Leaving::anybody_stays() noexcept {
   });
 }
 
+void Leaving::remind() noexcept {
+  for (auto& [rank, peer] : peers_.known) {
+    if (peer.awaited && !peer.lost && !peer.leaves) channel_.send(rank, {world_}, wire::Leaving{});
+  }
+  loop_.arm(reminder_, after(loop_.now(), kAgain));
+}
+
 Task<void> Leaving::leave(LeaveDeadline& deadline, Stop& stop) {
   co_await say_leaving(deadline, stop);
+  reminder_.disarm();
   deadline.start();
   co_await port_.leave(std::max(deadline.of_connections() - loop_.now(), Duration(0)), stop);
 }
@@ -53,6 +66,7 @@ Task<void> Leaving::say_leaving(LeaveDeadline& deadline, Stop& stop) {
   std::vector<int> known;
   for (const auto& [rank, peer] : peers_.known) known.push_back(rank);
   for (const int rank : known) tell(rank);
+  loop_.arm(reminder_, after(loop_.now(), kAgain));
   Stop limit(stop);
   std::optional<Deadline> over;
   while (anybody_stays()) {

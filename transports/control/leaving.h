@@ -5,6 +5,9 @@
 // included, and leaves when all of them have sent it too. From then on it needs nothing more, and a peer that disappears counts
 // as one that has left. If the very last messages are lost, nothing is missing.
 //
+// It says Leaving again, every five seconds, to those for which it waits. A peer that has heard it may have left while the path between
+// them was broken, with its own Leaving in a socket; nothing that was sent on that path would then show that it is gone.
+//
 // It does not wait for a rank that it has sent nothing but control messages and heard nothing from: no operation waits for a
 // question about a late one, or for the notice that a group is over, so that rank may have left before they arrived. Nobody would
 // report it as lost, because its process lives on where it joins the job again.
@@ -29,7 +32,14 @@ class Leaving final {
   Task<void> leave(LeaveDeadline& deadline, Stop& stop);
 
  private:
+  struct Reminder final : Timer {
+    explicit Reminder(Leaving& of) : leaving(of) {}
+    void expired() noexcept override { leaving.remind(); }
+    Leaving& leaving;
+  };
+
   Task<void> say_leaving(LeaveDeadline& deadline, Stop& stop);
+  void remind() noexcept;
   void tell(int rank) noexcept;
   void peer_leaves(int rank) noexcept;
   bool anybody_stays() noexcept;
@@ -40,6 +50,7 @@ class Leaving final {
   Mailbox& mailbox_;
   Peers& peers_;
   std::uint64_t world_;
+  Reminder reminder_{*this};  // armed while this rank waits for others
 };
 
 }  // namespace aiacc
