@@ -57,6 +57,24 @@ TEST_P(ActiveGap, BreaksThePathWhereTheLibraryKeepsOrder) {
       << two.receiver[1].lost.front().second.message();
 }
 
+// The sender's memory comes back with the path, and not after the time in which the peer must let go of it.
+TEST_P(ActiveGap, ALostMessageThatIsWithdrawnBreaksThePath) {
+  active_test::TappedPorts two(*GetParam(), 1, {}, std::chrono::milliseconds(80));
+  bool lost = false;
+  two.tap = [&](active_test::TappedPorts::Sent& one) -> std::optional<active::Began> {
+    if (one.message.frame.kind != active::FrameKind::kMessage) return std::nullopt;
+    lost = true;
+    return active::Began::kPending;
+  };
+  bytes.push_back(pattern(300'000, 1));
+  tcp_test::post(*two.ports[0], 1, header_of(1, bytes.back().size()), bytes.back(), told);
+  ASSERT_TRUE(two.run_until([&] { return lost; }));
+  two.ports[0]->withdraw(told);
+  ASSERT_TRUE(two.run_until([&] { return !two.receiver[1].lost.empty(); }));
+  EXPECT_NE(two.receiver[1].lost.front().second.message().find("messages were lost with it"), std::string::npos)
+      << two.receiver[1].lost.front().second.message();
+}
+
 TEST_P(ActiveGap, OtherwiseItIsWaitedFor) {
   active_test::TappedPorts two(*GetParam(), 1, {});
   lose_one(two);

@@ -56,7 +56,7 @@ class ActivePort final : public MessagePort {
     std::vector<Peer> peers;  // by world rank, this rank included, whose classes the workers below are for
     Duration answer_limit = std::chrono::seconds(10);
     Duration broken_limit{};
-    // A path is broken on which a message has not come for so long although one behind it has; zero: never.
+    // A path is broken on which a message has not come for so long although one behind it has, or that it was withdrawn; zero: never.
     Duration gap_limit{};
     Marks marks{};  // of which the port keeps shares, rates and delays; the workers have the others
   };

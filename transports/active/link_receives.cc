@@ -87,11 +87,13 @@ bool Link::message_came(const Frame& frame, Arrived& one) noexcept {
   return kept;
 }
 
-// Of each class the message that has not come although one behind it has; 0: there is none.
+// Of each class the message that has not come although one behind it has, or its own or a later one's withdrawal; 0: there is none.
 std::array<std::uint64_t, kClasses> Link::gaps() const noexcept {
   std::array<std::uint64_t, kClasses> missing{};
-  for (std::size_t traffic = 0; traffic < kClasses; ++traffic)
-    if (!classes_[traffic].early.empty()) missing[traffic] = classes_[traffic].offered + 1;
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
+    const Class& its = classes_[traffic];
+    if (!its.early.empty() || !its.withdrawn.empty()) missing[traffic] = its.offered + 1;
+  }
   return missing;
 }
 
@@ -291,6 +293,7 @@ void Link::withdrawn_came(const Frame& frame) noexcept {
   Class& its = class_of(frame.traffic);
   if (frame.number >= its.offered) {
     its.withdrawn.insert(frame.number);
+    watch_gaps();
     return;
   }
   const auto held = std::find_if(held_.begin(), held_.end(), [&](const Arrived& one) {
