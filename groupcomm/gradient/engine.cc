@@ -177,12 +177,13 @@ void Engine::drain() noexcept {
 void Engine::review_tensor_waits() noexcept {
   for (std::size_t at = 0; at < tensor_waits_.size();) {
     TensorWait& wait = *tensor_waits_[at];
+    if (inbox_.is_outstanding(wait.tensor)) {
+      ++at;
+      continue;
+    }
     std::exception_ptr error;
     try {
-      if (inbox_.outstanding(wait.tensor)) {
-        ++at;
-        continue;
-      }
+      static_cast<void>(inbox_.outstanding(wait.tensor));
     } catch (...) {
       error = std::current_exception();
     }

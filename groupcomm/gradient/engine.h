@@ -180,7 +180,7 @@ class Engine final : private Inbox::Owner,
   void end_all() noexcept;
   void rounds_failed(const std::exception_ptr& error) noexcept override;
   void launches_failed(const std::exception_ptr& error) noexcept override;
-  void call_ended() noexcept override;
+  void call_ended(bool reduces) noexcept override;
   void nothing_runs() noexcept override;
   Task<void> say_goodbye(Stop& stop);
 

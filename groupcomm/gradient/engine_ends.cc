@@ -224,8 +224,8 @@ void Engine::nothing_runs() noexcept {
   if (failed_) settle_soon();
 }
 
-void Engine::call_ended() noexcept {
-  progressed_ = now();
+void Engine::call_ended(bool reduces) noexcept {
+  if (reduces) progressed_ = now();
   if (negotiator_.wants_room()) feed([] {});  // act() asks
 }
 
@@ -257,6 +257,8 @@ Task<void> Engine::close(Stop& stop) {
     Stop none;
     co_await quiet_.wait(none);
   }
+  // Of submissions that are refused now.
+  for (TensorWait* one : std::exchange(tensor_waits_, {})) one->end(failed_ ? failed_ : left_);
   due_.disarm();
   late_.disarm();
   settle_.unlink();

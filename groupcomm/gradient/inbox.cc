@@ -330,6 +330,11 @@ Inbox::Taken Inbox::take(std::vector<Item>& items) {
   return taken;
 }
 
+bool Inbox::is_outstanding(std::uint32_t tensor) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return tensors_[tensor].outstanding;
+}
+
 bool Inbox::somebody_waits() const noexcept {
   const std::lock_guard lock(mutex_);
   return urges_ > 0;

@@ -129,6 +129,8 @@ class Inbox {
   };
   Taken take(std::vector<Item>& items);
   bool somebody_waits() const noexcept;
+  // Whatever has become of the engine.
+  bool is_outstanding(std::uint32_t tensor) const noexcept;
   // The tensor may be submitted again. Returns its submission, if it has one. `left_out`: it ends because a rank has left.
   Submission* completed(Tensor& tensor, bool left_out) noexcept;
   // The user has heard why the engine is over.

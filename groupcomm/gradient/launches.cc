@@ -301,9 +301,11 @@ void Launches::note(Flight* flight, Instant Times::*what) const noexcept {
 
 void Launches::reap() noexcept {
   std::exception_ptr error;
+  bool reduces = false;
   for (auto one = running_.begin(); one != running_.end();) {
     const auto next = std::next(one);
     if (one->ended) {
+      reduces = reduces || (one->flight != nullptr && !one->flight->vote);
       if (!error) error = one->operation->error();
       Flight* const flight = one->flight;
       running_.erase(one);
@@ -327,7 +329,7 @@ void Launches::reap() noexcept {
   }
   start_more();
   settle();
-  owner_.call_ended();
+  owner_.call_ended(reduces);
   if (!running_.empty()) return;
   quiet_.set();
   owner_.nothing_runs();

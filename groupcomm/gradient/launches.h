@@ -86,8 +86,8 @@ class Launches final : private GroupOperation::Observer {
     virtual void vote_ended(std::span<const std::byte> most) = 0;
     // A call has failed, and the group is over.
     virtual void launches_failed(const std::exception_ptr& error) noexcept = 0;
-    // A call has ended, and another launch may find room.
-    virtual void call_ended() noexcept = 0;
+    // A call has ended, and another launch may find room. `reduces`: it was part of a launch, and no exchange or vote.
+    virtual void call_ended(bool reduces) noexcept = 0;
     // The last call that was running has ended, and no other has begun.
     virtual void nothing_runs() noexcept = 0;
     // A launch that has ended, and those after it, are kept back for now.

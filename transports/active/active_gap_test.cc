@@ -46,7 +46,7 @@ class ActiveGap : public ::testing::TestWithParam<const active_test::Way*> {
   Completion told;
 };
 
-TEST_P(ActiveGap, BreaksThePathWhereTheLibraryKeepsOrder) {
+TEST_P(ActiveGap, BreaksThePathWhereThereIsALimit) {
   active_test::TappedPorts two(*GetParam(), 1, {}, std::chrono::milliseconds(80));
   lose_one(two);
   ASSERT_TRUE(two.run_until([&] { return two.receiver[1].broken > 0 || !two.receiver[1].lost.empty(); }));
@@ -73,6 +73,40 @@ TEST_P(ActiveGap, ALostMessageThatIsWithdrawnBreaksThePath) {
   ASSERT_TRUE(two.run_until([&] { return !two.receiver[1].lost.empty(); }));
   EXPECT_NE(two.receiver[1].lost.front().second.message().find("messages were lost with it"), std::string::npos)
       << two.receiver[1].lost.front().second.message();
+}
+
+TEST_P(ActiveGap, TheLastMessageIsMissedBecauseThePeerSaysHowManyThereAre) {
+  active_test::TappedPorts two(*GetParam(), 1, {}, std::chrono::milliseconds(80));
+  int sent = 0, counts = 0;
+  two.tap = [&](active_test::TappedPorts::Sent& one) -> std::optional<active::Began> {
+    if (one.message.frame.kind == active::FrameKind::kCounts) ++counts;
+    if (one.message.frame.kind != active::FrameKind::kMessage || ++sent != 2) return std::nullopt;
+    return active::Began::kDone;
+  };
+  for (std::uint32_t tag = 1; tag <= 2; ++tag) {
+    bytes.push_back(pattern(100, tag));
+    tcp_test::post(*two.ports[0], 1, header_of(tag, 100), bytes.back(), told);
+  }
+  ASSERT_TRUE(two.run_until([&] { return !two.receiver[1].lost.empty(); }));
+  EXPECT_EQ(two.receiver[1].placed, 1u);
+  EXPECT_EQ(counts, 1) << "once nothing has followed for a while";
+}
+
+TEST_P(ActiveGap, WhatHasAllComeIsCountedOnceAndBreaksNothing) {
+  active_test::TappedPorts two(*GetParam(), 1, {}, std::chrono::milliseconds(80));
+  int counts = 0;
+  two.tap = [&](active_test::TappedPorts::Sent& one) -> std::optional<active::Began> {
+    if (one.message.frame.kind == active::FrameKind::kCounts) ++counts;
+    return std::nullopt;
+  };
+  for (std::uint32_t tag = 1; tag <= 3; ++tag) {
+    bytes.push_back(pattern(100'000 * tag, tag));
+    tcp_test::post(*two.ports[0], 1, header_of(tag, bytes.back().size()), bytes.back(), told);
+  }
+  ASSERT_TRUE(two.run_until([&] { return two.receiver[1].placed == 3 && told.told == 3 && counts == 1; }));
+  run(two, std::chrono::milliseconds(250));
+  EXPECT_TRUE(two.receiver[1].lost.empty() && two.receiver[1].broken == 0);
+  EXPECT_EQ(counts, 1);
 }
 
 TEST_P(ActiveGap, OtherwiseItIsWaitedFor) {

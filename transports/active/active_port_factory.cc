@@ -20,8 +20,8 @@ constexpr Duration kGapLimit = std::chrono::seconds(2);
 
 // An address: the transport's name, this byte, and a hash of the rest, because libraries read what they are given unchecked. Then the
 // number of the worker of each class, and of each worker how many bytes its address has (16 bits), and these.
-constexpr std::uint8_t kAddressVersion = 3;
-static_assert(active::kFrameVersion == 4,
+constexpr std::uint8_t kAddressVersion = 4;
+static_assert(active::kFrameVersion == 5,
               "increase kAddressVersion, too: ranks with other frames have no such transport");
 
 std::size_t prefix_bytes(std::string_view transport) { return transport.size() + 1 + sizeof(std::uint64_t); }
@@ -129,7 +129,8 @@ std::unique_ptr<MessagePort> ActivePortFactory::open(PortWorld world) {
   settings.job = world.job;
   settings.secret = world.secret;
   settings.broken_limit = world.refused_limit;
-  if (library_.keeps_order) settings.gap_limit = kGapLimit;
+  if (!library_.ordered_over.empty() && description().find(library_.ordered_over) != std::string::npos)
+    settings.gap_limit = kGapLimit;
   settings.marks = marks_;
   for (PortWorld::Peer& each : world.peers) {
     std::optional<ActivePort::Peer> peer = read(each.address);

@@ -11,7 +11,7 @@
 namespace aiacc::active {
 
 inline constexpr std::size_t kClasses = kTrafficClasses;
-inline constexpr std::uint16_t kFrameVersion = 4;  // with it kAddressVersion in active_port_factory.cc
+inline constexpr std::uint16_t kFrameVersion = 5;  // with it kAddressVersion in active_port_factory.cc
 
 enum class FrameKind : std::uint8_t {
   kMessage = 1,    // a MessageHeader follows; the payload is the message's
@@ -20,7 +20,8 @@ enum class FrameKind : std::uint8_t {
   kReceived = 4,   // the answer: all these have come
   kPart =
       5,  // as kMessage, and an offset follows: the payload is that part of the message's, and perhaps all; the receiver says kCame
-  kCame = 6,  // the receiver has the part `number`, or holds or drops it
+  kCame = 6,   // the receiver has the part `number`, or holds or drops it
+  kCounts = 7  // Counts follow: all messages that the sender has sent so far
 };
 
 // What the job's ranks alone can know: a digest of its secret. It distinguishes jobs, and is no protection from who can read it

@@ -36,6 +36,7 @@ Link::Link(Shared& shared, int rank, std::uint32_t epoch)
       windows_(delays_of(shared.settings.marks), shared.eager_bytes > 0) {
   patience_.link = this;
   gap_.link = this;
+  counting_.link = this;
   pacing_.link = this;
   const ActivePort::WorkerOfClass& mine = shared_.peer(shared_.settings.rank).worker_of;
   const ActivePort::WorkerOfClass& theirs = shared_.peer(rank_).worker_of;
@@ -109,6 +110,7 @@ bool Link::begin(Outgoing& one) noexcept {
   if (limited) windows_.began(traffic, one.message.frame.number, one.bytes, shared_.loop.now());
   const bool is_part = limited || one.bytes < one.message.header.length;
   if (is_part) one.message.frame.kind = FrameKind::kPart;
+  count_later();
   return transmit(one, is_part ? sizeof one.message : kMessageBytes, &one.message);
 }
 
@@ -192,6 +194,24 @@ void Link::fail_waiting(std::exception_ptr error) noexcept {
   }
 }
 
+Counts Link::sent() const noexcept {
+  Counts counts{};
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) counts[traffic] = classes_[traffic].sent;
+  return counts;
+}
+
+// The last messages are followed by nothing that would show that they were lost.
+void Link::count_later() noexcept {
+  if (shared_.settings.gap_limit <= Duration::zero() || counting_.armed()) return;
+  counting_.sent = sent();
+  shared_.loop.arm(counting_, after(shared_.loop.now(), shared_.settings.gap_limit / 2));
+}
+
+void Link::Counting::expired() noexcept {
+  if (link->sent() != sent) return link->count_later();
+  if (!link->farewell_said_) link->say(FrameKind::kCounts);
+}
+
 void Link::say(FrameKind kind, TrafficClass traffic, std::uint64_t number) noexcept {
   if (losing_ || broken_) return;
   Outgoing& one = add(control_);
@@ -199,11 +219,9 @@ void Link::say(FrameKind kind, TrafficClass traffic, std::uint64_t number) noexc
   frame.kind = kind;
   frame.traffic = traffic;
   frame.number = number;
-  if (kind == FrameKind::kFarewell) {
+  if (kind == FrameKind::kFarewell || kind == FrameKind::kCounts) {
     one.counts.frame = frame;
-    for (std::size_t traffic_class = 0; traffic_class < kClasses; ++traffic_class) {
-      one.counts.counts[traffic_class] = classes_[traffic_class].sent;
-    }
+    one.counts.counts = sent();
     if (transmit(one, sizeof one.counts, &one.counts)) ended(one, nullptr);
   } else if (transmit(one, sizeof frame, &frame)) {
     ended(one, nullptr);
@@ -381,6 +399,7 @@ void Link::lose(std::exception_ptr why) noexcept {
   disarm();
   patience_.disarm();
   gap_.disarm();
+  counting_.disarm();
   pacing_.disarm();
   fail_waiting(losing_);
   for (const Arrived& one : std::exchange(held_, {})) drop(one);
@@ -423,6 +442,7 @@ void Link::close() noexcept {
   disarm();
   patience_.disarm();
   gap_.disarm();
+  counting_.disarm();
   pacing_.disarm();
   for (const Arrived& one : std::exchange(held_, {})) drop(one);
   for (Class& its : classes_) {
@@ -482,6 +502,7 @@ void Link::say_farewell() noexcept {
 
 void Link::farewell_came(const Counts& counts) noexcept {
   their_counts_ = counts;
+  counts_came(counts);
   for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
     if (classes_[traffic].offered < counts[traffic]) return;
   }

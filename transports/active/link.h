@@ -79,8 +79,13 @@ class Link final : private Timer {
     Link* link = nullptr;
     void expired() noexcept override;
     static constexpr int kLooks = 4;
-    std::array<std::uint64_t, kClasses> missing{};  // gaps() at the last look that found others
-    int looks = 0;                                  // that found the same since
+    Counts missing{};  // gaps() at the last look that found others
+    int looks = 0;     // that found the same since
+  };
+  struct Counting final : Timer {  // until the peer is told how many messages there are, if no others have followed
+    Link* link = nullptr;
+    void expired() noexcept override;
+    Counts sent{};  // when it was armed
   };
   struct Pacing final : Timer {  // until a class may begin another message
     Link* link = nullptr;
@@ -106,8 +111,11 @@ class Link final : private Timer {
   static bool keep(Arrived& one);
   void part_came(const Arrived& one) noexcept;
   bool in_turn(const Arrived& one, bool kept) noexcept;
-  std::array<std::uint64_t, kClasses> gaps() const noexcept;
+  Counts sent() const noexcept;
+  Counts gaps() const noexcept;
   void watch_gaps() noexcept;
+  void counts_came(const Counts& counts) noexcept;
+  void count_later() noexcept;
   bool offer(const Arrived& one, bool kept) noexcept;
   void drop(const Arrived& one) noexcept;
   void forget(Fetch& fetch) noexcept;
@@ -159,6 +167,8 @@ class Link final : private Timer {
   std::string problem_;            // of the broken endpoint
   Patience patience_;
   Gap gap_;
+  Counting counting_;
+  Counts announced_{};            // messages of the peer's: at least so many
   bool lost_ = false;             // the receiver knows
   bool endpoint_broken_ = false;  // after the peer had left
   bool leaving_ = false;

@@ -42,11 +42,13 @@ bool Link::arrived(Worker* at, const Frame& frame, std::span<const std::byte> re
       }
       case FrameKind::kCame: return acknowledged(frame), false;
       case FrameKind::kWithdrawn: return withdrawn_came(frame), false;
-      case FrameKind::kFarewell: {
+      case FrameKind::kFarewell:
+      case FrameKind::kCounts: {
         Counts counts;
         if (rest.size() != sizeof counts) break;
         std::memcpy(&counts, rest.data(), sizeof counts);
-        return farewell_came(counts), false;
+        frame.kind == FrameKind::kFarewell ? farewell_came(counts) : counts_came(counts);
+        return false;
       }
       case FrameKind::kReceived:
         farewell_answered_ = farewell_said_;
@@ -87,14 +89,21 @@ bool Link::message_came(const Frame& frame, Arrived& one) noexcept {
   return kept;
 }
 
-// Of each class the message that has not come although one behind it has, or its own or a later one's withdrawal; 0: there is none.
-std::array<std::uint64_t, kClasses> Link::gaps() const noexcept {
-  std::array<std::uint64_t, kClasses> missing{};
+// Of each class the message that has not come although one behind it has, or its own or a later one's withdrawal, or the peer has said
+// that it has sent it; 0: there is none.
+Counts Link::gaps() const noexcept {
+  Counts missing{};
   for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
     const Class& its = classes_[traffic];
-    if (!its.early.empty() || !its.withdrawn.empty()) missing[traffic] = its.offered + 1;
+    if (!its.early.empty() || !its.withdrawn.empty() || announced_[traffic] > its.offered)
+      missing[traffic] = its.offered + 1;
   }
   return missing;
+}
+
+void Link::counts_came(const Counts& counts) noexcept {
+  announced_ = counts;
+  if (gaps() != Counts{}) watch_gaps();
 }
 
 void Link::watch_gaps() noexcept {
@@ -106,7 +115,7 @@ void Link::watch_gaps() noexcept {
 
 // A loop that stood still looks once at once, and has taken what came meanwhile when it looks again.
 void Link::Gap::expired() noexcept {
-  const std::array<std::uint64_t, kClasses> now = link->gaps();
+  const Counts now = link->gaps();
   bool same = false, any = false;
   for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
     any = any || now[traffic] != 0;

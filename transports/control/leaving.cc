@@ -55,7 +55,12 @@ void Leaving::remind() noexcept {
 }
 
 Task<void> Leaving::leave(LeaveDeadline& deadline, Stop& stop) {
-  co_await say_leaving(deadline, stop);
+  try {
+    co_await say_leaving(deadline, stop);
+  } catch (...) {
+    reminder_.disarm();
+    throw;
+  }
   reminder_.disarm();
   deadline.start();
   co_await port_.leave(std::max(deadline.of_connections() - loop_.now(), Duration(0)), stop);

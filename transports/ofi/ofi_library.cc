@@ -17,6 +17,6 @@ constexpr std::string_view kDefaults[] = {"FI_OFI_RXM_BUFFER_SIZE=66048", "FI_OF
 
 const active::Library kLibrary = {"ofi", "libfabric", "aiacc-ofi.so", "aiacc_ofi_module",
                                   "FI_", kDefaults,   "OFI_PROVIDER", "efa,verbs;ofi_rxm,tcp;ofi_rxm",
-                                  false, true};
+                                  false, ";ofi_rxm"};
 
 }  // namespace aiacc::ofi

@@ -27,6 +27,6 @@ constexpr std::string_view kDefaults[] = {"UCX_TLS=^sm,self",
 
 const active::Library kLibrary = {"ucx",  "UCX",     "aiacc-ucx.so",         "aiacc_ucx_module",
                                   "UCX_", kDefaults, "UCX_TCP_RX_SEG_SIZE",  "257k",
-                                  true,   false,     "UCX_IB_TRAFFIC_CLASS", "UCX_IB_SL"};
+                                  true,   "",        "UCX_IB_TRAFFIC_CLASS", "UCX_IB_SL"};
 
 }  // namespace aiacc::ucx
