@@ -20,7 +20,7 @@ RowsView view_of(const std::vector<std::int64_t>& numbers, const std::vector<T>&
 }
 
 template <class T>
-std::vector<T> elements_of(const Rows& rows, std::size_t row_elements) {
+std::vector<T> row_elements_of(const Rows& rows, std::size_t row_elements) {
   std::vector<T> elements(rows.size() * row_elements);
   if (!elements.empty()) std::memcpy(elements.data(), rows.elements(), elements.size() * sizeof(T));
   return elements;
@@ -57,7 +57,7 @@ struct Given {
 
 void expect_equal(const Rows& rows, const Dense& dense, std::size_t row_elements, double factor) {
   ASSERT_EQ(rows.size(), dense.size());
-  const std::vector<float> elements = elements_of<float>(rows, row_elements);
+  const std::vector<float> elements = row_elements_of<float>(rows, row_elements);
   std::size_t row = 0;
   for (const auto& [number, sum] : dense) {
     ASSERT_EQ(rows.numbers()[row], number);
@@ -117,12 +117,12 @@ TEST(GradientRows, AddSixteenBitElementsInFp32AndRoundOnce) {
   const RowsView ranks[] = {view_of(number, large), view_of(number, one), view_of(number, one)};
   Rows sum;
   sum.sum(sum_of(DType::kFloat16), 1, ranks, 3);
-  EXPECT_EQ(reference::half_to_float(elements_of<std::uint16_t>(sum, 1).at(0)), 2050) << "2048 + 1 is 2048 in fp16";
+  EXPECT_EQ(reference::half_to_float(row_elements_of<std::uint16_t>(sum, 1).at(0)), 2050) << "2048 + 1 is 2048 in fp16";
   const std::vector<std::int64_t> thrice = {7, 7, 7};
   const std::vector<std::uint16_t> all = {large[0], one[0], one[0]};
   sum.collect(DType::kFloat16, 1, view_of(thrice, all));
   EXPECT_EQ(numbers_of(sum), std::vector<std::int64_t>{7});
-  EXPECT_EQ(reference::half_to_float(elements_of<std::uint16_t>(sum, 1).at(0)), 2050);
+  EXPECT_EQ(reference::half_to_float(row_elements_of<std::uint16_t>(sum, 1).at(0)), 2050);
 }
 
 TEST(GradientRows, AreAddedInTheOrderOfRanks) {
@@ -131,10 +131,10 @@ TEST(GradientRows, AreAddedInTheOrderOfRanks) {
   const RowsView ranks[] = {view_of(number, large), view_of(number, one), view_of(number, minus)};
   Rows sum;
   sum.sum(sum_of(DType::kFloat32), 1, ranks, 3);
-  EXPECT_EQ(elements_of<float>(sum, 1).at(0), 1e8F + 3 - 1e8F);
+  EXPECT_EQ(row_elements_of<float>(sum, 1).at(0), 1e8F + 3 - 1e8F);
   const RowsView others[] = {view_of(number, large), view_of(number, minus), view_of(number, one)};
   sum.sum(sum_of(DType::kFloat32), 1, others, 3);
-  EXPECT_EQ(elements_of<float>(sum, 1).at(0), 3);
+  EXPECT_EQ(row_elements_of<float>(sum, 1).at(0), 3);
 }
 
 TEST(GradientRows, ArePickedFromATableByTheirBits) {
@@ -150,7 +150,7 @@ TEST(GradientRows, ArePickedFromATableByTheirBits) {
     Rows rows;
     rows.pick(2 * sizeof(std::int64_t), bits, reinterpret_cast<const std::byte*>(table.data()));
     EXPECT_EQ(numbers_of(rows), numbers);
-    EXPECT_EQ(elements_of<std::int64_t>(rows, 2), elements);
+    EXPECT_EQ(row_elements_of<std::int64_t>(rows, 2), elements);
   }
 }
 

@@ -10,14 +10,14 @@
 namespace aiacc::gradient {
 namespace {
 
-std::string described(const TensorRecord& record) {
+std::string described_record(const TensorRecord& record) {
   return record.is_table() ? record.description : fmt::format("{} ({} bytes)", record.description, record.bytes);
 }
 
 std::string differs(std::string_view name, std::string_view whose, const TensorRecord& record,
                     std::string_view whose_other, const TensorRecord& other) {
   return fmt::format("gradient '{}' is {} on {} and {} on {}; give different tensors different names on all ranks",
-                     name, described(record), whose, described(other), whose_other);
+                     name, described_record(record), whose, described_record(other), whose_other);
 }
 
 }  // namespace
