@@ -177,15 +177,16 @@ void Engine::drain() noexcept {
 void Engine::review_tensor_waits() noexcept {
   for (std::size_t at = 0; at < tensor_waits_.size();) {
     TensorWait& wait = *tensor_waits_[at];
-    if (inbox_.is_outstanding(wait.tensor)) {
-      ++at;
-      continue;
-    }
+    bool is_outstanding = inbox_.is_outstanding(wait.tensor);
     std::exception_ptr error;
     try {
-      static_cast<void>(inbox_.outstanding(wait.tensor));
+      is_outstanding = is_outstanding || inbox_.outstanding(wait.tensor);
     } catch (...) {
       error = std::current_exception();
+    }
+    if (is_outstanding) {
+      ++at;
+      continue;
     }
     drop(wait);
     wait.end(error);

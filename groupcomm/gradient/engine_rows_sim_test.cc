@@ -142,8 +142,8 @@ class RowsTrainer {
     }
     submissions_.clear();
     const auto ranks = static_cast<int>(plan_.hosts.size());
-    for (const auto& elements : elements_)
-      ASSERT_EQ(elements.front(), static_cast<float>(ranks * (ranks - 1) / 2 + ranks * step_));
+    const int sum = ranks * (ranks - 1) / 2 + ranks * step_;
+    for (const auto& elements : elements_) ASSERT_EQ(elements.front(), static_cast<float>(sum));
     for (std::size_t table = 0; table < kTableCount; ++table) verify(table, ranks);
   }
   void verify(std::size_t table, int ranks) {

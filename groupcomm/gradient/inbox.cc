@@ -196,6 +196,7 @@ void Inbox::drop_submission(Tensor& tensor) noexcept {
 // Who has begun to wait for it meanwhile is to hear of that.
 void Inbox::drop_submission_locked(Tensor& tensor) noexcept {
   tensor.outstanding = false;
+  tensor.left_out = left_;
   dropped_ = true;
   if (!closed_) poke_locked();
 }

@@ -20,8 +20,9 @@ enum class FrameKind : std::uint8_t {
   kReceived = 4,   // the answer: all these have come
   kPart =
       5,  // as kMessage, and an offset follows: the payload is that part of the message's, and perhaps all; the receiver says kCame
-  kCame = 6,   // the receiver has the part `number`, or holds or drops it
-  kCounts = 7  // Counts follow: all messages that the sender has sent so far
+  kCame = 6,  // the receiver has the part `number`, or holds or drops it
+  kCounts =
+      7  // Counts follow: all messages that the sender has sent so far. Comes behind them, as only one worker sends
 };
 
 // What the job's ranks alone can know: a digest of its secret. It distinguishes jobs, and is no protection from who can read it

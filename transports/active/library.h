@@ -21,7 +21,7 @@ struct Library {
   // Messages of the classes control and latency have a worker of their own, so that they do not wait behind long ones.
   bool separates_bulk = false;
   // Where the worker's description has this, what is sent of a class to a peer comes in its order, as long as nothing is lost with a
-  // connection, of which the library may not tell. "": nowhere.
+  // connection, of which the library may not tell; and all classes have one worker. "": nowhere.
   std::string_view ordered_over = "";
   // Settings that mark what a worker sends: the octet of the traffic class (the DSCP and two bits), and the service level. "": none.
   std::string_view traffic_class = "";

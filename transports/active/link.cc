@@ -200,16 +200,20 @@ Counts Link::sent() const noexcept {
   return counts;
 }
 
-// The last messages are followed by nothing that would show that they were lost.
+// The last messages of a class are followed by nothing that would show that they were lost. Nor may the count be, so it is said again, at
+// longer and longer intervals.
 void Link::count_later() noexcept {
-  if (shared_.settings.gap_limit <= Duration::zero() || counting_.armed()) return;
-  counting_.sent = sent();
+  if (shared_.settings.gap_limit <= Duration::zero()) return;
+  if (counting_.armed() && counting_.said == 0) return;
+  counting_.said = 0;
   shared_.loop.arm(counting_, after(shared_.loop.now(), shared_.settings.gap_limit / 2));
 }
 
 void Link::Counting::expired() noexcept {
-  if (link->sent() != sent) return link->count_later();
-  if (!link->farewell_said_) link->say(FrameKind::kCounts);
+  if (link->farewell_said_ || link->peer_left_) return;
+  link->say(FrameKind::kCounts);
+  const Duration next = (link->shared_.settings.gap_limit / 2) * (1 << said);
+  if (++said <= kTimes) link->shared_.loop.arm(*this, after(link->shared_.loop.now(), next));
 }
 
 void Link::say(FrameKind kind, TrafficClass traffic, std::uint64_t number) noexcept {
@@ -276,7 +280,8 @@ bool Link::transmit(Outgoing& one, std::size_t header_bytes, const void* header)
 
 void Link::sent(Outgoing& message, const char* problem) noexcept {
   std::exception_ptr error;
-  const bool for_nobody = peer_left_ && message.message.frame.kind == FrameKind::kCame;
+  const FrameKind kind = message.message.frame.kind;
+  const bool for_nobody = peer_left_ && (kind == FrameKind::kCame || kind == FrameKind::kCounts);
   if (problem != nullptr && !for_nobody) {
     error = std::make_exception_ptr(
         Error(Code::kPeerFailed, fmt::format("{}: {}: {}", shared_.name(rank_), shared_.library(), problem), rank_));
@@ -497,6 +502,7 @@ bool Link::has_left() const noexcept {
 // The peer answers when all messages before it have come.
 void Link::say_farewell() noexcept {
   farewell_said_ = true;
+  counting_.disarm();
   say(FrameKind::kFarewell);
 }
 
@@ -509,6 +515,7 @@ void Link::farewell_came(const Counts& counts) noexcept {
   if (is_fetching()) return;
   their_counts_.reset();
   peer_left_ = true;
+  counting_.disarm();
   say(FrameKind::kReceived);
   settle_later();
 }

@@ -82,10 +82,11 @@ class Link final : private Timer {
     Counts missing{};  // gaps() at the last look that found others
     int looks = 0;     // that found the same since
   };
-  struct Counting final : Timer {  // until the peer is told how many messages there are, if no others have followed
+  struct Counting final : Timer {  // until the peer is told how many messages there are
+    static constexpr int kTimes = 6;
     Link* link = nullptr;
     void expired() noexcept override;
-    Counts sent{};  // when it was armed
+    int said = 0;  // since the last message
   };
   struct Pacing final : Timer {  // until a class may begin another message
     Link* link = nullptr;
