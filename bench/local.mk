@@ -115,6 +115,12 @@ EXTRA_DIST += bench/softmax/run bench/softmax/step.py
 bench-softmax: stage
 	@$(srcdir)/bench/softmax/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-softmax
+# The sparse gradient of an embedding beside Gloo's sparse allreduce, on this host and between hosts: `make bench-rows
+# BENCH_FLAGS="--python torch-venv/bin/python [--tables 100000x64:4096 --places 2,2x1]"'.
+EXTRA_DIST += bench/rows/run bench/rows/step.py
+bench-rows: stage
+	@$(srcdir)/bench/rows/run $(stage)$(prefix) $(BENCH_FLAGS)
+.PHONY: bench-rows
 # Messages between two ranks over UCX and libfabric beside ucx_perftest, fi_pingpong and fabtests, over the same wires:
 # `make bench-networks [BENCH_FLAGS="--libraries ucx --wires tcp --rounds 5"]'.
 EXTRA_DIST += bench/networks/pair.cc bench/networks/run

@@ -27,6 +27,7 @@ SHORTEST = {
     "gradient-engine": "--models resnet50 --compute 0.01 --rounds 1 --steps 1",
     "gradient-priorities": "--model resnet50 --rate 10gbit --compute 0.01 --warmup 1 --steps 1",
     "softmax": f"--places 2x1 --classes 999 --steps 1 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
+    "rows": f"--places 2 --tables 100x4:10 --steps 2 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
     "kvstore": "--mxnet '' --places 1x2 --settings plain,sgd --sizes 1K --rounds 1",
     "syncbn": f"--program {shlex.quote(str(BUILD / 'bench_syncbn'))} --places 2 --channels 8 --calls 10 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
 }
@@ -107,7 +108,7 @@ def test_a_benchmark_of_the_figures_runs(name, flags):
     between_hosts = name in ("hosts", "networks", "gradient-priorities", "softmax", "syncbn") or "--hosts 2" in flags
     if between_hosts and namespace_hosts.unavailable():
         pytest.skip(str(namespace_hosts.unavailable()))
-    if name in ("gradients", "softmax", "syncbn") and not (BUILD / "torch-venv").exists():
+    if name in ("gradients", "rows", "softmax", "syncbn") and not (BUILD / "torch-venv").exists():
         pytest.skip("needs `make torch-venv`")
     if not (STAGE / "include/aiacc/aiacc.h").exists() or not (SOURCE / "bench/host/run").exists():
         pytest.skip("not part of this build")
