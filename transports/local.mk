@@ -128,6 +128,8 @@ transports_sources += \
 	transports/active/link.cc \
 	transports/active/link.h \
 	transports/active/link_receives.cc \
+	transports/active/loss_watch.cc \
+	transports/active/loss_watch.h \
 	transports/active/module_api.h \
 	transports/active/module_loader.cc \
 	transports/active/module_loader.h \

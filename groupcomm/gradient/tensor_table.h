@@ -20,7 +20,7 @@ namespace aiacc::gradient {
 struct TensorRecord {
   std::string name;
   std::uint64_t bytes = 0;       // that its reduction moves, by which tensors are fused; of a table about so many
-  std::uint64_t fusion_key = 0;  // a launch holds tensors of one key only: element type, operator, scales and wire type
+  std::uint64_t fusion_key = 0;  // a launch holds tensors of one key only: type, operator, scales, wire, length of rows
   bool sum = true;               // a sum or an average. Other operators are never part of a recorded schedule.
   std::string description;       // for people, compared all the same: "float32, 1000 elements, average"
   std::int32_t priority = 0;     // the higher is launched first. Not compared: all ranks take that of the first one

@@ -33,10 +33,9 @@ Link::Link(Shared& shared, int rank, std::uint32_t epoch)
       rank_(rank),
       epoch_(epoch),
       turns_(limits_of(shared.settings.marks)),
-      windows_(delays_of(shared.settings.marks), shared.eager_bytes > 0) {
+      windows_(delays_of(shared.settings.marks), shared.eager_bytes > 0),
+      losses_(shared.loop, *this, shared.settings.gap_limit) {
   patience_.link = this;
-  gap_.link = this;
-  counting_.link = this;
   pacing_.link = this;
   const ActivePort::WorkerOfClass& mine = shared_.peer(shared_.settings.rank).worker_of;
   const ActivePort::WorkerOfClass& theirs = shared_.peer(rank_).worker_of;
@@ -110,7 +109,7 @@ bool Link::begin(Outgoing& one) noexcept {
   if (limited) windows_.began(traffic, one.message.frame.number, one.bytes, shared_.loop.now());
   const bool is_part = limited || one.bytes < one.message.header.length;
   if (is_part) one.message.frame.kind = FrameKind::kPart;
-  count_later();
+  losses_.sent();
   return transmit(one, is_part ? sizeof one.message : kMessageBytes, &one.message);
 }
 
@@ -194,28 +193,6 @@ void Link::fail_waiting(std::exception_ptr error) noexcept {
   }
 }
 
-Counts Link::sent() const noexcept {
-  Counts counts{};
-  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) counts[traffic] = classes_[traffic].sent;
-  return counts;
-}
-
-// The last messages of a class are followed by nothing that would show that they were lost. Nor may the count be, so it is said again, at
-// longer and longer intervals.
-void Link::count_later() noexcept {
-  if (shared_.settings.gap_limit <= Duration::zero()) return;
-  if (counting_.armed() && counting_.said == 0) return;
-  counting_.said = 0;
-  shared_.loop.arm(counting_, after(shared_.loop.now(), shared_.settings.gap_limit / 2));
-}
-
-void Link::Counting::expired() noexcept {
-  if (link->farewell_said_ || link->peer_left_) return;
-  link->say(FrameKind::kCounts);
-  const Duration next = (link->shared_.settings.gap_limit / 2) * (1 << said);
-  if (++said <= kTimes) link->shared_.loop.arm(*this, after(link->shared_.loop.now(), next));
-}
-
 void Link::say(FrameKind kind, TrafficClass traffic, std::uint64_t number) noexcept {
   if (losing_ || broken_) return;
   Outgoing& one = add(control_);
@@ -225,7 +202,9 @@ void Link::say(FrameKind kind, TrafficClass traffic, std::uint64_t number) noexc
   frame.number = number;
   if (kind == FrameKind::kFarewell || kind == FrameKind::kCounts) {
     one.counts.frame = frame;
-    one.counts.counts = sent();
+    for (std::size_t traffic_class = 0; traffic_class < kClasses; ++traffic_class) {
+      one.counts.counts[traffic_class] = classes_[traffic_class].sent;
+    }
     if (transmit(one, sizeof one.counts, &one.counts)) ended(one, nullptr);
   } else if (transmit(one, sizeof frame, &frame)) {
     ended(one, nullptr);
@@ -403,8 +382,7 @@ void Link::lose(std::exception_ptr why) noexcept {
   losing_ = std::move(why);
   disarm();
   patience_.disarm();
-  gap_.disarm();
-  counting_.disarm();
+  losses_.stop();
   pacing_.disarm();
   fail_waiting(losing_);
   for (const Arrived& one : std::exchange(held_, {})) drop(one);
@@ -446,8 +424,7 @@ void Link::tell_lost() noexcept {
 void Link::close() noexcept {
   disarm();
   patience_.disarm();
-  gap_.disarm();
-  counting_.disarm();
+  losses_.stop();
   pacing_.disarm();
   for (const Arrived& one : std::exchange(held_, {})) drop(one);
   for (Class& its : classes_) {
@@ -502,7 +479,7 @@ bool Link::has_left() const noexcept {
 // The peer answers when all messages before it have come.
 void Link::say_farewell() noexcept {
   farewell_said_ = true;
-  counting_.disarm();
+  losses_.stop_counting();
   say(FrameKind::kFarewell);
 }
 
@@ -515,7 +492,7 @@ void Link::farewell_came(const Counts& counts) noexcept {
   if (is_fetching()) return;
   their_counts_.reset();
   peer_left_ = true;
-  counting_.disarm();
+  losses_.stop_counting();
   say(FrameKind::kReceived);
   settle_later();
 }

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "transports/active/loss_watch.h"
 #include "transports/active/outgoing.h"
 #include "transports/active/shared.h"
 #include "transports/qos/class_turns.h"
@@ -18,7 +19,7 @@
 
 namespace aiacc::active {
 
-class Link final : private Timer {
+class Link final : private Timer, private LossWatch::Owner {
  public:
   // The endpoint for a traffic class, or for several that have the same worker at both ends.
   struct Way {
@@ -75,19 +76,6 @@ class Link final : private Timer {
     Link* link = nullptr;
     void expired() noexcept override;
   };
-  struct Gap final : Timer {  // until what has not come counts as lost
-    Link* link = nullptr;
-    void expired() noexcept override;
-    static constexpr int kLooks = 4;
-    Counts missing{};  // gaps() at the last look that found others
-    int looks = 0;     // that found the same since
-  };
-  struct Counting final : Timer {  // until the peer is told how many messages there are
-    static constexpr int kTimes = 6;
-    Link* link = nullptr;
-    void expired() noexcept override;
-    int said = 0;  // since the last message
-  };
   struct Pacing final : Timer {  // until a class may begin another message
     Link* link = nullptr;
     void expired() noexcept override;
@@ -112,11 +100,10 @@ class Link final : private Timer {
   static bool keep(Arrived& one);
   void part_came(const Arrived& one) noexcept;
   bool in_turn(const Arrived& one, bool kept) noexcept;
-  Counts sent() const noexcept;
-  Counts gaps() const noexcept;
-  void watch_gaps() noexcept;
   void counts_came(const Counts& counts) noexcept;
-  void count_later() noexcept;
+  void say_counts() noexcept override;
+  Counts gaps() const noexcept override;
+  void messages_lost() noexcept override;
   bool offer(const Arrived& one, bool kept) noexcept;
   void drop(const Arrived& one) noexcept;
   void forget(Fetch& fetch) noexcept;
@@ -167,8 +154,7 @@ class Link final : private Timer {
   std::optional<Instant> broken_;  // since when the endpoint is
   std::string problem_;            // of the broken endpoint
   Patience patience_;
-  Gap gap_;
-  Counting counting_;
+  LossWatch losses_;
   Counts announced_{};            // messages of the peer's: at least so many
   bool lost_ = false;             // the receiver knows
   bool endpoint_broken_ = false;  // after the peer had left

@@ -75,7 +75,7 @@ bool Link::message_came(const Frame& frame, Arrived& one) noexcept {
     if (frame.number > its.offered && !its.early.contains(frame.number)) {
       const bool kept = keep(one);
       its.early.emplace(frame.number, std::move(one));
-      watch_gaps();
+      losses_.look();
       return kept;
     }
     lost_by(Code::kProtocol, fmt::format("it sent message {} of a traffic class again", frame.number));
@@ -103,31 +103,12 @@ Counts Link::gaps() const noexcept {
 
 void Link::counts_came(const Counts& counts) noexcept {
   announced_ = counts;
-  if (gaps() != Counts{}) watch_gaps();
+  losses_.look();
 }
 
-void Link::watch_gaps() noexcept {
-  if (shared_.settings.gap_limit <= Duration::zero() || gap_.armed()) return;
-  gap_.missing = gaps();
-  gap_.looks = 0;
-  shared_.loop.arm(gap_, after(shared_.loop.now(), shared_.settings.gap_limit / Gap::kLooks));
-}
+void Link::say_counts() noexcept { say(FrameKind::kCounts); }
 
-// A loop that stood still looks once at once, and has taken what came meanwhile when it looks again.
-void Link::Gap::expired() noexcept {
-  const Counts now = link->gaps();
-  bool same = false, any = false;
-  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
-    any = any || now[traffic] != 0;
-    same = same || (now[traffic] != 0 && now[traffic] == missing[traffic]);
-  }
-  if (same && ++looks == kLooks) return link->broken("messages were lost with it");
-  if (!same) {
-    looks = 0;
-    missing = now;
-  }
-  if (any) link->shared_.loop.arm(*this, after(link->shared_.loop.now(), link->shared_.settings.gap_limit / kLooks));
-}
+void Link::messages_lost() noexcept { broken("messages were lost with it"); }
 
 // For longer than the module's callback lasts. Whether the module keeps the payload.
 bool Link::keep(Arrived& one) {
@@ -302,7 +283,7 @@ void Link::withdrawn_came(const Frame& frame) noexcept {
   Class& its = class_of(frame.traffic);
   if (frame.number >= its.offered) {
     its.withdrawn.insert(frame.number);
-    watch_gaps();
+    losses_.look();
     return;
   }
   const auto held = std::find_if(held_.begin(), held_.end(), [&](const Arrived& one) {

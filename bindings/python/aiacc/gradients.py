@@ -30,7 +30,7 @@ class Engine:
         attr = _abi.GradientAttr(size=c.sizeof(_abi.GradientAttr), name=name.encode())
         library().aiacc_gradient_create(group.handle, c.byref(attr), c.byref(made))
         self.handle = made.value
-        self._tables: Dict[int, Tuple[DType, int]] = {}  # of rows: 0 elements if it is no table
+        self._kinds: Dict[int, Tuple[DType, int]] = {}  # type, and elements of a row, 0 if it is no table
         self._submitted: List[int] = []  # tensors whose end wait() alone tells
 
     def add(self, name: str, count: int, dtype: DType, op: Op = Op.SUM, prescale: float = 1.0, postscale: float = 1.0,
@@ -42,7 +42,7 @@ class Engine:
                              wire=wire, priority=priority, row_elements=row_elements)
         index = c.c_uint32()
         library().aiacc_gradient_add(self.handle, 1, c.byref(tensor), c.byref(index))
-        self._tables[index.value] = dtype, row_elements
+        self._kinds[index.value] = dtype, row_elements
         return index.value
 
     def memory(self, index: int) -> int:
@@ -75,7 +75,7 @@ class Engine:
     def submit_rows(self, index: int, rows: Buffer, values: Buffer, wants_request: bool = True) -> Optional[Request]:
         """The gradient of a table is ready on this rank: the numbers of its rows, of 64 bits, and their elements. In any order, also
         several times, which are added up. Both are copied at once."""
-        dtype, row_elements = self._tables.get(index, (values.dtype, 0))  # the library refuses another index
+        dtype, row_elements = self._kinds.get(index, (values.dtype, 0))  # the library refuses another index
         if rows.dtype != DType.INT64 or values.dtype != dtype or values.count != rows.count * row_elements:
             raise ValueError(f"{rows.count} {rows.dtype.name} and {values.count} {values.dtype.name} are not the numbers and elements of rows with "
                              f"{row_elements} {dtype.name}")
