@@ -87,6 +87,7 @@ python_package = \
 	bindings/python/aiacc/_horovod/elastic.py \
 	bindings/python/aiacc/_horovod/exceptions.py \
 	bindings/python/aiacc/_horovod/handles.py \
+	bindings/python/aiacc/_horovod/joining.py \
 	bindings/python/aiacc/_horovod/launch.py \
 	bindings/python/aiacc/_horovod/named.py \
 	bindings/python/aiacc/_horovod/named_table.py \

@@ -2,7 +2,6 @@
 way of the host's memory."""
 from __future__ import annotations
 
-import threading
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
@@ -18,6 +17,7 @@ from aiacc._horovod.calls import start as _start
 from aiacc._horovod.channel import Operation
 from aiacc._horovod.exceptions import HorovodInternalError  # noqa: F401
 from aiacc._horovod.handles import poll, synchronize
+from aiacc._horovod.joining import join as _join
 from aiacc._horovod.process_sets import ProcessSet, _joins_in_model_order, checked_set, global_process_set
 from aiacc.gradients import Wire
 from aiacc.torch import _operations as operations
@@ -261,32 +261,14 @@ def join(device: int = -1) -> int:
     """This rank has no more data: it contributes zeros to the allreduces of the others until all have joined. Returns the rank
     that joined last. Whatever needs this rank's data raises on the others meanwhile, SyncBatchNorm and ShardedSoftmax too."""
     basics._known()
-    # Those of engines run beside the one of ordered operations: others may be in any of them.
     tasks = [optimizer.join for optimizer in global_process_set._optimizers]
-    operation = Join(None)
+    begun = 0
     if global_process_set.size() > 1:
         allreduces = global_process_set._named(_tensors)
         allreduces.engine()
-        tasks.append(allreduces.join)
-        tasks.extend(_joins_in_model_order())
+        tasks += [allreduces.join, *_joins_in_model_order()]
         begun = allreduces.started + sum(optimizer.steps() for optimizer in global_process_set._optimizers)
-        operation.own_number, global_process_set._begun_at_join = begun - global_process_set._begun_at_join, begun
-    failures: List[BaseException] = []
-
-    def run(task: Callable[[], Any]) -> None:
-        try:
-            task()
-        except BaseException as error:  # noqa: BLE001: raised below
-            failures.append(error)
-    threads = [threading.Thread(target=run, args=(task,), name="aiacc join", daemon=True) for task in tasks]
-    for thread in threads:
-        thread.start()
-    last = _run(global_process_set, operation, lambda output: output)
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise HorovodInternalError(f"join: {failures[0]}") from failures[0]
-    return last
+    return _join(Join(None), tasks, begun)
 
 
 # What is differentiable builds on the above.
