@@ -16,8 +16,8 @@ build = MAKE="$(MAKE)" build-aux/make-counted $(BUILD)
 all: $(BUILD)/Makefile
 	+@$(build) all $(jobs)
 
-# PyTorch and MXNet come by pip into virtual environments in the build directory.
-demo-torch torch-venv mxnet-venv: $(BUILD)/Makefile $(BUILD)/.packages-python FORCE
+# PyTorch, MXNet and TensorFlow come by pip into virtual environments in the build directory.
+demo-torch torch-venv mxnet-venv tensorflow-venv: $(BUILD)/Makefile $(BUILD)/.packages-python FORCE
 	+@$(build) $@ $(jobs)
 
 # Horovod, for benchmarks beside it, is compiled against the system's torch.

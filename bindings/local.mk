@@ -106,6 +106,7 @@ python_package = \
 	bindings/python/aiacc/gradients.py \
 	bindings/python/aiacc/groups.py \
 	bindings/python/aiacc/kvstore.py \
+	bindings/python/aiacc/mesh.py \
 	bindings/python/aiacc/mxnet/__init__.py \
 	bindings/python/aiacc/mxnet/_engine.py \
 	bindings/python/aiacc/mxnet/_gradients.py \
@@ -135,6 +136,9 @@ python_package = \
 	bindings/python/aiacc/provide/horovod/horovod/common/util.py \
 	bindings/python/aiacc/provide/horovod/horovod/data/__init__.py \
 	bindings/python/aiacc/provide/horovod/horovod/data/data_loader_base.py \
+	bindings/python/aiacc/provide/horovod/horovod/keras/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/keras/callbacks.py \
+	bindings/python/aiacc/provide/horovod/horovod/keras/elastic.py \
 	bindings/python/aiacc/provide/horovod/horovod/mxnet/__init__.py \
 	bindings/python/aiacc/provide/horovod/horovod/mxnet/compression.py \
 	bindings/python/aiacc/provide/horovod/horovod/mxnet/functions.py \
@@ -145,6 +149,15 @@ python_package = \
 	bindings/python/aiacc/provide/horovod/horovod/runner/common/util/env.py \
 	bindings/python/aiacc/provide/horovod/horovod/runner/util/__init__.py \
 	bindings/python/aiacc/provide/horovod/horovod/runner/util/threads.py \
+	bindings/python/aiacc/provide/horovod/horovod/tensorflow/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/tensorflow/compression.py \
+	bindings/python/aiacc/provide/horovod/horovod/tensorflow/elastic.py \
+	bindings/python/aiacc/provide/horovod/horovod/tensorflow/functions.py \
+	bindings/python/aiacc/provide/horovod/horovod/tensorflow/keras/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/tensorflow/keras/callbacks.py \
+	bindings/python/aiacc/provide/horovod/horovod/tensorflow/keras/elastic.py \
+	bindings/python/aiacc/provide/horovod/horovod/tensorflow/mpi_ops.py \
+	bindings/python/aiacc/provide/horovod/horovod/tensorflow/sync_batch_norm.py \
 	bindings/python/aiacc/provide/horovod/horovod/torch/__init__.py \
 	bindings/python/aiacc/provide/horovod/horovod/torch/compression.py \
 	bindings/python/aiacc/provide/horovod/horovod/torch/elastic/__init__.py \
@@ -157,15 +170,34 @@ python_package = \
 	bindings/python/aiacc/provide/load_aiacc.py \
 	bindings/python/aiacc/provide/perseus/perseus/__init__.py \
 	bindings/python/aiacc/provide/perseus/perseus/mxnet/__init__.py \
+	bindings/python/aiacc/provide/perseus/perseus/tensorflow/__init__.py \
+	bindings/python/aiacc/provide/perseus/perseus/tensorflow/horovod/__init__.py \
+	bindings/python/aiacc/provide/perseus/perseus/tensorflow/horovod/keras/__init__.py \
+	bindings/python/aiacc/provide/perseus/perseus/tensorflow/horovod/keras/callbacks.py \
 	bindings/python/aiacc/provide/perseus/perseus/torch/__init__.py \
 	bindings/python/aiacc/provide/perseus/perseus/torch/horovod.py \
 	bindings/python/aiacc/py.typed \
 	bindings/python/aiacc/requests.py \
 	bindings/python/aiacc/run.py \
 	bindings/python/aiacc/runtime.py \
-	bindings/python/aiacc/mesh.py \
 	bindings/python/aiacc/softmax.py \
 	bindings/python/aiacc/syncbn.py \
+	bindings/python/aiacc/tensorflow/__init__.py \
+	bindings/python/aiacc/tensorflow/_c_api.py \
+	bindings/python/aiacc/tensorflow/_gradients.py \
+	bindings/python/aiacc/tensorflow/_kernel.py \
+	bindings/python/aiacc/tensorflow/_operations.py \
+	bindings/python/aiacc/tensorflow/compression.py \
+	bindings/python/aiacc/tensorflow/elastic.py \
+	bindings/python/aiacc/tensorflow/functions.py \
+	bindings/python/aiacc/tensorflow/gradient_tape.py \
+	bindings/python/aiacc/tensorflow/keras/__init__.py \
+	bindings/python/aiacc/tensorflow/keras/callbacks.py \
+	bindings/python/aiacc/tensorflow/keras/elastic.py \
+	bindings/python/aiacc/tensorflow/mpi_ops.py \
+	bindings/python/aiacc/tensorflow/optimizer.py \
+	bindings/python/aiacc/tensorflow/sync_batch_norm.py \
+	bindings/python/aiacc/tensorflow/tensors.py \
 	bindings/python/aiacc/torch/__init__.py \
 	bindings/python/aiacc/torch/_adasum.py \
 	bindings/python/aiacc/torch/_adasum_optimizer.py \
@@ -181,8 +213,8 @@ python_package = \
 	bindings/python/aiacc/torch/_profile.py \
 	bindings/python/aiacc/torch/_reductions.py \
 	bindings/python/aiacc/torch/_shim.cc \
-	bindings/python/aiacc/torch/_shim_work.h \
 	bindings/python/aiacc/torch/_shim.py \
+	bindings/python/aiacc/torch/_shim_work.h \
 	bindings/python/aiacc/torch/_sparse.py \
 	bindings/python/aiacc/torch/_sparse_gradients.py \
 	bindings/python/aiacc/torch/_typed_future.py \
@@ -213,6 +245,7 @@ EXTRA_DIST += \
 	bindings/python/mxnet-venv \
 	bindings/python/pyproject.toml \
 	bindings/python/setup.py \
+	bindings/python/tensorflow-venv \
 	bindings/python/torch-venv
 
 # Compiled too, where there is a Python: those who may not write there would compile it at each import, each rank anew.
@@ -235,6 +268,12 @@ mxnet_venv = $(abs_builddir)/mxnet-venv
 mxnet-venv:
 	@$(srcdir)/bindings/python/mxnet-venv $(mxnet_venv)
 .PHONY: mxnet-venv
+
+# TensorFlow, likewise.
+tensorflow_venv = $(abs_builddir)/tensorflow-venv
+tensorflow-venv:
+	@$(srcdir)/bindings/python/tensorflow-venv $(tensorflow_venv)
+.PHONY: tensorflow-venv
 
 # The pkg-config file, written where it is installed: `make install prefix=DIR' may name another place than configure did. Folders
 # below the prefix are told by it, so that `pkg-config --define-prefix' serves a tree that was moved. Programs find the library where it is,

@@ -32,7 +32,8 @@ EXTRA_DIST += \
 	examples/pytorch/digits_ddp.py \
 	examples/pytorch/digits_fsdp2.py \
 	examples/pytorch/digits_horovod.py \
-	examples/pytorch/timeline_picture.py
+	examples/pytorch/timeline_picture.py \
+	examples/tensorflow/digits.py
 demo-torch: stage-demo torch-venv
 	@$(srcdir)/examples/pytorch/demo $(stage)$(bindir) $(torch_venv)/bin/python $(abs_srcdir)/bindings/python $(stage)$(pkgdatadir)/digits.txt
 .PHONY: demo demo-hosts demo-torch

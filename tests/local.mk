@@ -134,6 +134,11 @@ EXTRA_DIST += \
 	tests/programs/kvstore.py \
 	tests/programs/softmax.c \
 	tests/programs/syncbn.c \
+	tests/programs/tensorflow_arguments.py \
+	tests/programs/tensorflow_checks.py \
+	tests/programs/tensorflow_collectives.py \
+	tests/programs/tensorflow_elastic.py \
+	tests/programs/tensorflow_training.py \
 	tests/programs/torch_adasum.py \
 	tests/programs/torch_arguments.py \
 	tests/programs/torch_checks.py \
@@ -168,6 +173,7 @@ EXTRA_DIST += \
 	tests/kv_process_test.py \
 	tests/leaving_test.py \
 	tests/syncbn_process_test.py \
+	tests/tensorflow_test.py \
 	tests/timeline_picture_test.py \
 	tests/timeline_test.py \
 	tests/torch_collectives_test.py \

@@ -176,7 +176,7 @@ def is_initialized() -> bool:
 def _known() -> _Place:
     if _place is None:
         # Scripts and tests compare the beginning, which is Horovod's.
-        raise ValueError("Horovod has not been initialized; use hvd.init(), of aiacc.torch or aiacc.mxnet")
+        raise ValueError("Horovod has not been initialized; use hvd.init(), of aiacc.torch, aiacc.tensorflow or aiacc.mxnet")
     return _place
 
 

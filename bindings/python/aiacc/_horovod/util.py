@@ -8,8 +8,9 @@ from aiacc._arguments import refused, whole
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether the binding of the framework works here: torch or mxnet."""
-    return ext_base_name in ("torch", "mxnet") and importlib.util.find_spec(ext_base_name) is not None
+    """Whether the binding of the framework works here: torch, tensorflow, keras (that of TensorFlow) or mxnet."""
+    package = {"torch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow", "mxnet": "mxnet"}.get(str(ext_base_name))
+    return package is not None and importlib.util.find_spec(package) is not None
 
 
 def check_extension(ext_name: str, ext_env_var: str = "", pkg_path: str = "", *args: Any) -> None:
@@ -19,7 +20,8 @@ def check_extension(ext_name: str, ext_env_var: str = "", pkg_path: str = "", *a
     package, _, name = ext_name.rpartition(".")
     if not extension_available(name):
         package = package or "horovod"
-        raise ImportError(f"{package}.{name}: aiacc provides {package}.torch, which needs PyTorch, and {package}.mxnet, which needs MXNet")
+        raise ImportError(f"{package}.{name}: aiacc provides {package}.torch, which needs PyTorch, {package}.tensorflow, which needs TensorFlow, and "
+                          f"{package}.mxnet, which needs MXNet")
 
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:

@@ -1,4 +1,4 @@
-"""The package horovod of `aiaccrun --provide horovod`: Horovod's API for PyTorch and MXNet, on aiacc."""
+"""The package horovod of `aiaccrun --provide horovod`: Horovod's API for PyTorch, TensorFlow and MXNet, on aiacc."""
 import pathlib
 import runpy
 

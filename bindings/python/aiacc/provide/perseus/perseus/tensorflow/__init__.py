@@ -1,0 +1,1 @@
+"""AIACC-Training's packages for TensorFlow."""

@@ -1,0 +1,52 @@
+"""Batch normalisation over the batches of all ranks."""
+from __future__ import annotations
+
+from typing import Any, Tuple
+
+import tensorflow as tf
+
+from aiacc._horovod import basics
+from aiacc._horovod.operations import Sum
+from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc.tensorflow import mpi_ops
+from aiacc.tensorflow._kernel import as_it_is
+
+
+@tf.keras.utils.register_keras_serializable(package="aiacc")  # type: ignore[misc]
+class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignore[misc]
+    """Keras's BatchNormalization with the statistics of the joined batch, in training and with more ranks than one. Ranks may have batches of
+    different sizes. The mean comes first and the squared distances from it second, so that a mean far from 0 costs no digits."""
+
+    def __init__(self, fused: bool = False, **keywords: Any) -> None:
+        if fused in (True, None):
+            raise ValueError("SyncBatchNormalization does not support fused=True.")
+        if not getattr(tf.keras, "__version__", tf.keras.__name__).startswith("3"):
+            keywords["fused"] = False  # of Keras 2
+        super().__init__(**keywords)
+
+    @as_it_is
+    def _moments(self, inputs: Any, mask: Any, *_: Any, **__: Any) -> Tuple[Any, Any]:
+        if not basics.is_initialized() or basics.size() == 1:
+            return super()._moments(inputs, mask)  # type: ignore[no-any-return]
+        axis = self.axis[0] if isinstance(self.axis, (list, tuple)) else self.axis
+        axis = axis % len(inputs.shape)
+        over = [i for i in range(len(inputs.shape)) if i != axis]
+        shape = [1] * len(inputs.shape)
+        shape[axis] = inputs.shape[axis]
+        values = tf.cast(inputs, tf.float64 if inputs.dtype == tf.float64 else tf.float32)
+        if mask is None:
+            weights = tf.ones([], values.dtype)
+            own_count = tf.cast(tf.size(values) // tf.shape(values)[axis], values.dtype)
+        else:
+            weights = tf.broadcast_to(tf.cast(tf.reshape(mask, [*mask.shape, *[1] * (len(inputs.shape) - len(mask.shape))]), values.dtype), tf.shape(values))
+            own_count = tf.reduce_sum(weights) / tf.cast(tf.shape(values)[axis], values.dtype)
+        sums = tf.concat([tf.reduce_sum(values * weights, over), [own_count]], 0)
+        sums, = mpi_ops._allreduce([sums], None, Sum, 1.0, 1.0, _SET)
+        total = tf.maximum(sums[-1], tf.ones([], values.dtype))
+        mean = sums[:-1] / total
+        squares = tf.reduce_sum(tf.math.squared_difference(values, tf.reshape(mean, shape)) * weights, over)
+        squares, = mpi_ops._allreduce([squares], None, Sum, 1.0, 1.0, _SET)
+        return tf.cast(mean, inputs.dtype), tf.cast(squares / total, inputs.dtype)
+
+
+_SET: ProcessSet = global_process_set
