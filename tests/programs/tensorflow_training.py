@@ -100,6 +100,21 @@ def check_what_a_tape_returns():
     near(second, [mean, mean])
 
 
+def check_gradients_whose_size_a_graph_does_not_know():
+    weight = tf.Variable(tf.ones([2]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32)])
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(x * weight) * (hvd.rank() + 1.0)
+        return hvd.DistributedGradientTape(tape).gradient(loss, [x, weight])
+    for rows in (2, 5):
+        of_x, of_weight = step(tf.ones([rows, 2]))
+        near(of_x, np.full((rows, 2), (hvd.size() + 1) / 2))
+        near(of_weight, np.full(2, rows * (hvd.size() + 1) / 2))
+
+
 class Halves:
     """A compression of one's own."""
 

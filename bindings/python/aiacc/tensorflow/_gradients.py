@@ -271,14 +271,18 @@ class Reducer:
                     c.memmove(elements.address, values, elements.count * elements.dtype.itemsize)
 
     def _fail(self, error: BaseException, world: int) -> None:
-        self._free()
         failure = error if isinstance(error, HorovodInternalError) else HorovodInternalError(f"reducing gradients: {error}")
         if failure is not error:
             failure.__cause__ = error
         with self._lock:
             if self._world != world:
                 return  # close() has ended all
-            self._failed, self._thread, self._busy = failure, None, False
+            self._failed = failure
+        self._free()  # before the memory of what it has is given back
+        with self._lock:
+            if self._world != world:
+                return
+            self._thread, self._busy = None, False
             ended = self._take_all()
         for one in ended:
             one.ended(failure)

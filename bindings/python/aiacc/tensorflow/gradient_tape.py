@@ -18,6 +18,7 @@ from aiacc.tensorflow._gradients import Kind, Reducer
 from aiacc.tensorflow._kernel import as_it_is, path_of
 from aiacc.tensorflow.compression import Compression
 from aiacc.tensorflow.compression import checked as checked_compression
+from aiacc.tensorflow.functions import allreduce
 
 _reducers: Dict[Any, Reducer] = {}
 
@@ -66,11 +67,11 @@ def reference(variable: Any) -> int:
 
 
 def _kind(place: int, name: str, given: Any, shape: Any, how: How) -> Optional[Kind]:
-    """None: its size is not known before the graph runs."""
+    """None: the engine wants a size that is known before the graph runs, and a type that it has."""
     is_rows = isinstance(given, tf.IndexedSlices)
     dtype = given.values.dtype if is_rows else given.dtype
     wire = getattr(how.compression, "wire", Wire.DEFAULT) if dtype == tf.float32 else Wire.DEFAULT
-    known = tf.TensorShape(shape) if is_rows else given.shape
+    known = tf.TensorShape(shape) if is_rows or not given.shape.is_fully_defined() else given.shape
     if not known.is_fully_defined() or dtype not in tensors.TYPES:
         return None
     elements = known.num_elements()
@@ -101,20 +102,25 @@ def allreduce_gradients(gradients: Sequence[Any], variables: Sequence[Any], how:
     if not hasattr(how.compression, "wire"):
         pairs = [how.compression.compress(_dense(one)) for one in given]
         given, contexts = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    kinds: List[Kind] = []
-    for place, one in zip(places, given):
-        kind = _kind(place, name_of(variables[place]), one, variables[place].shape, how)
-        if kind is None:
-            raise ValueError(f"the gradient of '{name_of(variables[place])}' has no shape that is known before the graph runs, or an unknown type: "
-                             "reduce it by aiacc.tensorflow.allreduce")
-        kinds.append(kind)
-    reducer = _reducer(kinds, how, skips)
-    reduced = _gradients.reduce(reducer, given)
+    kinds = [_kind(place, name_of(variables[place]), one, variables[place].shape, how) for place, one in zip(places, given)]
+    reduced: List[Any] = [one if kind is not None else _by_itself(place, one, how) for place, one, kind in zip(places, given, kinds)]
+    known = [i for i, kind in enumerate(kinds) if kind is not None]
+    reducer: Optional[Reducer] = None
+    if known:
+        reducer = _reducer([kind for kind in kinds if kind is not None], how, skips)
+        for i, one in zip(known, _gradients.reduce(reducer, [given[i] for i in known])):
+            reduced[i] = one
     if not hasattr(how.compression, "wire"):
         reduced = [how.compression.decompress(one, context) for one, context in zip(reduced, contexts)]
     for place, one in zip(places, reduced):
         results[place] = one
     return results, reducer
+
+
+def _by_itself(place: int, gradient: Any, how: How) -> Any:
+    """The gradient of a tensor whose size differs from step to step, as of a batch."""
+    scales = {} if isinstance(gradient, tf.IndexedSlices) else dict(zip(("prescale_factor", "postscale_factor"), how.scales))
+    return allreduce(gradient, op=how.op, name=None if tf.executing_eagerly() else f"gradient_{place}", process_set=how.process_set, **scales)
 
 
 def _dense(gradient: Any) -> tf.Tensor:
