@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A small CNN learns handwritten digits on all ranks of a job, by Keras's fit or by a loop over a tf.GradientTape, in Horovod's style: with
-Horovod, the import line is the only one that differs. Each rank takes its share of every batch, so the run is the same whatever the number of
+Horovod, the import lines are the only ones that differ. Each rank takes its share of every batch, so the run is the same whatever the number of
 ranks.
 
     aiaccrun -np 4 python3 digits.py --data digits.txt --loop tape

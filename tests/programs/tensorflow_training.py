@@ -259,23 +259,69 @@ def check_local_variables_of_an_optimizer():
 
 
 def check_float16_with_a_scaled_loss():
+    def plain():
+        return tf.keras.optimizers.SGD(0.1)
+    scaled = tf.keras.mixed_precision.LossScaleOptimizer
+    for make in (lambda: hvk.DistributedOptimizer(plain()), lambda: scaled(hvk.DistributedOptimizer(plain())), lambda: hvk.DistributedOptimizer(scaled(plain()))):
+        tf.keras.mixed_precision.set_dtype_policy("mixed_float16")
+        try:
+            model = network()
+            model.compile(make(), LOSS)
+            assert isinstance(model.optimizer, scaled)  # Keras wraps those that are not
+            for number in range(2):
+                model.train_on_batch(*batch(hvd.rank(), seed=number))
+            before = values(model.trainable_variables)
+            x, y = batch(hvd.rank())
+            if hvd.rank() == hvd.size() - 1:
+                x[0, 0] = np.inf  # all ranks leave out the step
+            model.train_on_batch(x, y)
+            all_near(values(model.trainable_variables), before, 0)
+        finally:
+            tf.keras.mixed_precision.set_dtype_policy("float32")
+        all_near(before, alone(2, plain()), 5e-3)
     tf.keras.mixed_precision.set_dtype_policy("mixed_float16")
     try:
-        model = network()
-        optimizer = hvk.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
-        model.compile(optimizer, LOSS)
-        assert model.optimizer is optimizer and isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer)
-        for number in range(2):
-            model.train_on_batch(*batch(hvd.rank(), seed=number))
-        before = values(model.trainable_variables)
-        x, y = batch(hvd.rank())
-        if hvd.rank() == hvd.size() - 1:
-            x[0, 0] = np.inf  # all ranks leave out the step
-        model.train_on_batch(x, y)
-        all_near(values(model.trainable_variables), before, 0)
+        weight, optimizer = tf.Variable(1.0), hvk.DistributedOptimizer(plain())  # in a loop of one's own nothing is scaled
+        optimizer.apply_gradients([(tf.constant(2.0), weight)])
+        near(weight, 0.8)
     finally:
         tf.keras.mixed_precision.set_dtype_policy("float32")
-    all_near(before, alone(2, tf.keras.optimizers.SGD(0.1)), 5e-3)
+
+
+@tf.keras.utils.register_keras_serializable(package="checks")
+class Own(tf.keras.optimizers.SGD):
+    """Of a program."""
+
+
+def check_what_programs_do_with_optimizers():
+    optimizer = hvk.DistributedOptimizer(Own(0.1, momentum=0.5))
+    model = network()
+    model.compile(optimizer, LOSS)
+    model.train_on_batch(*batch(hvd.rank()))
+    hvd.broadcast_variables(optimizer.variables(), 0)  # as of Keras 2
+    hvd.broadcast_variables(optimizer.variables, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(f"{folder}/own.keras")
+        assert type(tf.keras.models.load_model(f"{folder}/own.keras").optimizer) is Own
+        assert isinstance(hvk.load_model(f"{folder}/own.keras").optimizer, Own)
+    both = hvk.DistributedOptimizer(tf.keras.optimizers.SGD(0.1, gradient_accumulation_steps=2), backward_passes_per_step=2)
+    model = network()
+    model.compile(both, LOSS)
+    for _ in range(4):
+        model.train_on_batch(*batch(hvd.rank()))
+    partial = hvk.PartialDistributedOptimizer(tf.keras.optimizers.SGD(0.1), None, "", "", hvd.Compression.fp16, True, 2.0)
+    partial.apply_gradients([(tf.constant(1.0), tf.Variable(1.0))])
+    if hvd.size() > 1:  # an error in the pass that reduces; the next passes are a step again
+        weight, passes = tf.Variable(1.0), hvk.DistributedOptimizer(tf.keras.optimizers.SGD(0.1), backward_passes_per_step=2)
+        unlike = tf.Variable(tf.ones([2 + hvd.rank()]))
+        for _ in range(2):
+            try:
+                passes.apply_gradients([(tf.constant(1.0), weight), (tf.ones_like(unlike), unlike)])
+                failed = False
+            except tf.errors.OpError:
+                failed = True
+        assert failed and int(passes._aiacc_passes._passed) == 0
+        near(weight, 1.0)
 
 
 def check_batch_normalisation():
@@ -304,6 +350,17 @@ def check_batch_normalisation():
         near(back, all_back.numpy()[mine], 2e-3)
         near(hvd.allreduce(gamma, op=hvd.Sum), all_gamma, 2e-3)
         near(moving[0], all_moving[0], 1e-5)
+        near(moving[1], all_moving[1], 1e-3)
+    mask = tf.constant([[True, True, hvd.rank() == 0]] * 2)
+    given = tf.constant(np.random.RandomState(hvd.rank()).randn(2, 3, 4), tf.float32)
+    seen = np.concatenate([one[np.array(its)] for one, its in hvd.allgather_object((given.numpy(), mask.numpy()))])
+    layer = hvd.SyncBatchNormalization(epsilon=1e-6)
+    layer.build(given.shape)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3, 4], tf.float32), tf.TensorSpec([None, 3], tf.bool)])
+    def masked(given, mask):
+        return layer(given, training=True, mask=mask)
+    near(masked(given, mask), (given.numpy() - seen.mean(0)) / np.sqrt(seen.var(0) + 1e-6), 1e-4)
     near(hvd.SyncBatchNormalization()(tf.ones([2, 3])), tf.keras.layers.BatchNormalization()(tf.ones([2, 3])))
     assert "fused" in raises(ValueError, hvd.SyncBatchNormalization, fused=True)
 
@@ -316,10 +373,28 @@ def check_callbacks_and_saved_models():
                  hvk.callbacks.LearningRateWarmupCallback(0.4, warmup_epochs=2)]
     history = model.fit(*batch(hvd.rank(), 8 * ROWS), batch_size=ROWS, epochs=3, verbose=0, callbacks=callbacks).history
     assert hvd.allgather_object(history) == [history] * hvd.size()
+    logs = {"loss": float(hvd.rank()), "each": np.arange(3.0) + hvd.rank()}
+    hvk.callbacks.MetricAverageCallback().on_epoch_end(0, logs)
+    near(logs["loss"], (hvd.size() - 1) / 2)
+    near(logs["each"], np.arange(3.0) + (hvd.size() - 1) / 2)
     for other in hvd.allgather_object(values(model.trainable_variables)):
         all_near(other, values(model.trainable_variables), 0)
     near(history["lr"], [0.4 / hvd.size() * (1 + (hvd.size() - 1) / 2), 0.4, 0.4])
-    near(optimizer.momentum, 0.5)
+    random = tf.keras.Sequential([tf.keras.layers.Input((5,)), tf.keras.layers.Dropout(0.5), tf.keras.layers.Dense(1, kernel_initializer=tf.keras.initializers.Constant(hvd.rank()))])
+    random.compile(tf.keras.optimizers.SGD(lambda: 0.0, momentum=0.5), "mse")
+    random.optimizer.build(random.trainable_variables)
+    for one in random.optimizer.variables[-2:]:
+        one.assign(tf.fill(one.shape, 1.0 + hvd.rank()))
+    seeds = [one.numpy().tolist() for one in random.variables if one.path.endswith("seed_generator_state")]
+    kept = random.layers[-1].bias
+    kept.assign([float(hvd.rank())])
+    broadcast = hvk.callbacks.BroadcastGlobalVariablesCallback(0, local_variables=kept)
+    rates = hvk.callbacks.LearningRateScheduleCallback(0.4, 1.0, start_epoch=5)  # not yet, beside a rate that is a function
+    random.fit(np.zeros((4, 5), np.float32), np.zeros((4, 1)), batch_size=4, verbose=0, callbacks=[broadcast, rates])
+    near(kept, [hvd.rank() + 0.5 * (1.0 + hvd.rank())])  # as the rank's own momentum has moved it
+    near(random.layers[-1].kernel, np.full((5, 1), 0.5))
+    near(random.optimizer.variables[-2], np.full((5, 1), 0.5))  # momentum of rank 0, after one batch
+    assert len(seeds) == 1
     staircase = hvk.callbacks.LearningRateScheduleCallback(0.4, lambda epoch: 0.1 ** epoch, start_epoch=1)
     near(model.fit(*batch(hvd.rank()), batch_size=ROWS, epochs=3, verbose=0, callbacks=[staircase]).history["lr"], [0.4, 0.04, 0.004])
     power = hvk.callbacks.LearningRateScheduleCallback(0.4, 0.5)

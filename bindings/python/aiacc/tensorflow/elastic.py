@@ -11,7 +11,7 @@ import tensorflow as tf
 from aiacc._horovod import basics, elastic
 from aiacc._horovod.elastic import ObjectState
 from aiacc._horovod.exceptions import HorovodInternalError
-from aiacc.tensorflow.functions import broadcast_object, broadcast_variables
+from aiacc.tensorflow.functions import broadcast_object, broadcast_variables, is_seed
 
 
 @contextlib.contextmanager
@@ -105,14 +105,21 @@ class TensorFlowKerasState(ObjectState):
         self._save_model()
         super().save()
 
+    def _begin_passes(self) -> None:
+        passes = getattr(self.optimizer, "_aiacc_passes", None)
+        if passes is not None:
+            passes.clear()
+
     def restore(self) -> None:
+        self._begin_passes()
         for one, value in [*zip(self.model.variables, self._values), *zip(self._optimizer_variables(), self._optimizer_values)]:
             one.assign(value)
         super().restore()
 
     def sync(self) -> None:
+        self._begin_passes()
         with _translated():
-            broadcast_variables(self.model.variables, root_rank=0)
+            broadcast_variables([one for one in self.model.variables if not is_seed(one)], root_rank=0)
             if self._optimizer_variables():
                 broadcast_variables(self._optimizer_variables(), root_rank=0)
             self._save_model()

@@ -84,6 +84,11 @@ def grouped_reducescatter(tensors: Any, device_dense: str = "", compression: Any
 
 # --- variables
 
+def is_seed(variable: Any) -> bool:
+    """Of Keras 3's random layers."""
+    return str(getattr(variable, "path", "")).endswith("seed_generator_state")
+
+
 @as_it_is
 def broadcast_variables(variables: Any, root_rank: int, process_set: ProcessSet = global_process_set, inplace: bool = False) -> Any:
     """The root's values, in the variables of all ranks. In a graph of TensorFlow 1, the operation that does it."""

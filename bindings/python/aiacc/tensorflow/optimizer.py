@@ -1,15 +1,18 @@
 """DistributedOptimizer: an optimizer of Keras, or of TensorFlow 1, whose steps use the gradients of all ranks."""
 from __future__ import annotations
 
+import functools
 import os
 import warnings
-from typing import Any, Callable, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 import tensorflow as tf
 
 from aiacc._arguments import count, refused, text
+from aiacc._horovod import operations
 from aiacc._horovod.operations import Average
 from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc.tensorflow import mpi_ops
 from aiacc.tensorflow._kernel import as_it_is
 from aiacc.tensorflow.compression import Compression
 from aiacc.tensorflow.gradient_tape import How, allreduce_gradients, checked_how, local_variables_of, reference
@@ -29,6 +32,10 @@ class _Passes:
                 self._passed = tf.Variable(0, dtype=tf.int64, trainable=False, name="aiacc_passes")
                 self._sums = [tf.Variable(tf.zeros(one.shape, one.dtype), trainable=False, name=f"aiacc_sum_{i}") for i, one in enumerate(variables)]
 
+    def clear(self) -> List[Any]:
+        """What does it: passes are over, or begin anew."""
+        return [] if self._passed is None else [*(one.assign(tf.zeros_like(one)) for one in self._sums), self._passed.assign(0)]
+
     def then(self, gradients: Sequence[Any], variables: Sequence[Any], step: Callable[[List[Any]], None], otherwise: Callable[[], Any]) -> None:
         """Adds them; with the last of the passes, `step` has the sums."""
         if len(self._sums) != len(variables):
@@ -40,15 +47,17 @@ class _Passes:
         def last() -> tf.Tensor:
             factor = 1.0 / self.passes if self.average else 1.0
             sums = [None if gradient is None else one.read_value() * tf.cast(factor, one.dtype) for one, gradient in zip(self._sums, gradients)]
-            step(sums)
-            cleared = [one.assign(tf.zeros_like(one)) for one in self._sums] + [self._passed.assign(0)]
+            # Before the step, after whose error the next passes begin anew.
+            with tf.control_dependencies([one for one in sums if one is not None] if not tf.executing_eagerly() else []):
+                cleared = self.clear()
             with tf.control_dependencies(cleared if not tf.executing_eagerly() else []):
+                step([None if one is None else tf.identity(one) for one in sums])
                 return tf.constant(True)
 
         def another() -> tf.Tensor:
             otherwise()
             return tf.constant(False)
-        tf.cond(tf.equal(passed, self.passes), last, another)
+        tf.cond(passed >= self.passes, last, another)
 
 
 def _checks_nan() -> bool:
@@ -75,6 +84,12 @@ def _step_of(owner: Any, gradients: Sequence[Any], variables: Sequence[Any], app
         warnings.warn(f"this step changes no variable on any rank: {reducer.not_finite}", RuntimeWarning, stacklevel=4)
 
 
+def _iterations_of(optimizer: Any) -> Any:
+    """The variable; with Keras's own accumulation `iterations` is a part of it."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return getattr(inner, "_iterations", None) if getattr(inner, "_iterations", None) is not None else inner.iterations
+
+
 class _DistributedOptimizer:
     """What an optimizer of Keras has besides its own."""
     _aiacc_how: How
@@ -92,7 +107,7 @@ class _DistributedOptimizer:
             return
         self._aiacc_passes.prepare(variables)
         self._aiacc_passes.then(gradients, variables, lambda sums: _step_of(self, sums, variables, apply),
-                                lambda: self.iterations.assign_add(1))  # type: ignore[attr-defined]
+                                lambda: _iterations_of(self).assign_add(1))
 
 
 @as_it_is
@@ -125,11 +140,25 @@ def _apply_gradients(self: Any, grads_and_vars: Any, *arguments: Any, **keywords
     return self.iterations
 
 
+def _registered_names() -> Any:
+    """Keras's, of classes that programs have registered."""
+    try:
+        from keras.src.saving import object_registration
+        return object_registration.GLOBAL_CUSTOM_NAMES
+    except (ImportError, AttributeError):
+        return {}
+
+
 def _of_keras(optimizer: Any, how: How, passes: _Passes, name: Optional[str]) -> Any:
     wrapped = type(optimizer)
     methods = {key: value for key, value in _DistributedOptimizer.__dict__.items() if not key.startswith("__")}
-    hook = {"apply": _apply} if hasattr(wrapped, "apply") else {"apply_gradients": _apply_gradients}
+    hook: Dict[str, Any] = {"apply_gradients": _apply_gradients}
+    if hasattr(wrapped, "apply"):
+        hook = {"apply": _apply, "variables": property(lambda self: _Variables(wrapped.variables.fget(self)))}
     cls: Any = type(wrapped.__name__, (wrapped,), {**methods, **hook, "_aiacc_wrapped": wrapped, "__module__": wrapped.__module__, "__doc__": wrapped.__doc__})
+    registered = _registered_names()
+    if wrapped in registered:
+        registered[cls] = registered[wrapped]  # so that a saved model names the class that was wrapped
 
     def again(config: Any, custom_objects: Any = None) -> Any:
         """One like it, as Keras copies optimizers."""
@@ -176,15 +205,34 @@ class _DistributedV1Optimizer(tf.compat.v1.train.Optimizer):  # type: ignore[mis
         return self._optimizer.variables(*arguments, **keywords)
 
 
-def _scales_loss(optimizer: Any) -> Any:
-    """Keras wraps the optimizer of a model in float16 in one that scales the loss, which decides by this rank's gradients alone whether to make
-    a step: here ranks decide by the sum."""
-    keras = getattr(tf, "keras", None)
-    scaled = getattr(getattr(keras, "mixed_precision", None), "LossScaleOptimizer", None)
-    policy = getattr(getattr(keras, "mixed_precision", None), "dtype_policy", None)  # of Keras 3
-    if scaled is None or policy is None or isinstance(optimizer, scaled) or policy().name != "mixed_float16":
-        return optimizer
-    return scaled(optimizer)
+class _Variables(List[Any]):
+    """Horovod's scripts call `optimizer.variables()`, as Keras 2 has it, where Keras 3 has a list."""
+
+    def __call__(self) -> _Variables:
+        return self
+
+
+def _decide_together() -> None:
+    """Keras's LossScaleOptimizer leaves out a step with gradients that are not finite. Around a DistributedOptimizer it sees this rank's alone: it
+    asks the other ranks, too."""
+    scaled = getattr(getattr(getattr(tf, "keras", None), "mixed_precision", None), "LossScaleOptimizer", None)
+    check = getattr(scaled, "check_finite", None)  # of Keras 3
+    if scaled is None or check is None:
+        return
+
+    @functools.wraps(check)
+    @as_it_is
+    def check_finite(self: Any, grads: Any) -> Any:
+        finite = check(self, grads)
+        how = getattr(self.inner_optimizer, "_aiacc_how", None)
+        if how is None or how.process_set._reduced_ranks() == 1:
+            return finite
+        known = tf.cast(finite, tf.int32)
+        return mpi_ops._allreduce([known], None, operations.Min, 1.0, 1.0, how.process_set)[0] > 0
+    scaled.check_finite = check_finite
+
+
+_decide_together()
 
 
 def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, use_locking: bool = False, device_dense: str = "", device_sparse: str = "",
@@ -210,7 +258,7 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, use_locking
         raise refused("optimizer", optimizer, "an optimizer of Keras, or one of tf.compat.v1.train")
     if hasattr(type(optimizer), "_aiacc_wrapped"):
         raise ValueError("this optimizer is a DistributedOptimizer already")
-    return _of_keras(_scales_loss(optimizer), how, _Passes(passes, average_aggregated_gradients), name)
+    return _of_keras(optimizer, how, _Passes(passes, average_aggregated_gradients), name)
 
 
 def PartialDistributedOptimizer(optimizer: Any, *arguments: Any, local_layers: Any = None, **keywords: Any) -> Any:

@@ -38,7 +38,9 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
             weights = tf.ones([], values.dtype)
             own_count = tf.cast(tf.size(values) // tf.shape(values)[axis], values.dtype)
         else:
-            weights = tf.broadcast_to(tf.cast(tf.reshape(mask, [*mask.shape, *[1] * (len(inputs.shape) - len(mask.shape))]), values.dtype), tf.shape(values))
+            for each in range(len(inputs.shape) - len(mask.shape)):
+                mask = mask[..., tf.newaxis]
+            weights = tf.broadcast_to(tf.cast(mask, values.dtype), tf.shape(values))
             own_count = tf.reduce_sum(weights) / tf.cast(tf.shape(values)[axis], values.dtype)
         sums = tf.concat([tf.reduce_sum(values * weights, over), [own_count]], 0)
         sums, = mpi_ops._allreduce([sums], None, Sum, 1.0, 1.0, _SET)

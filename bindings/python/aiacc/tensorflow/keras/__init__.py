@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional
 import tensorflow as _tf
 
 from aiacc._horovod.process_sets import ProcessSet
-from aiacc.tensorflow import (Adasum, Average, Compression, HorovodInternalError, Max, Min, PartialDistributedOptimizer, Product, Sum,  # noqa: F401
+from aiacc.tensorflow import (Adasum, Average, Compression, HorovodInternalError, Max, Min, Product, Sum,  # noqa: F401
                               SyncBatchNormalization, add_process_set, aiacc_built, allgather_object, broadcast_object, ccl_built, cross_rank, cross_size,
                               cuda_built, ddl_built, functions, global_process_set, gloo_built, gloo_enabled, init, is_homogeneous, is_initialized,
                               local_rank, local_size, mpi_built, mpi_enabled, mpi_ops, mpi_threads_supported, nccl_built, optimizer as _optimizer, rank,
@@ -22,6 +22,15 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dens
     return _optimizer.DistributedOptimizer(optimizer, name, False, device_dense, device_sparse, compression, sparse_as_dense, backward_passes_per_step, op,
                                            gradient_predivide_factor, average_aggregated_gradients, num_groups, groups, process_set,
                                            scale_local_gradients)
+
+
+def PartialDistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dense: str = "", device_sparse: str = "", compression: Any = Compression.none,
+                                sparse_as_dense: bool = False, gradient_predivide_factor: float = 1.0, op: int = Average, groups: Any = None,
+                                process_set: ProcessSet = global_process_set, local_layers: Any = None, scale_local_gradients: bool = True) -> Any:
+    """As DistributedOptimizer; gradients of the variables of `local_layers` stay this rank's."""
+    return _optimizer.PartialDistributedOptimizer(optimizer, name, False, device_dense, device_sparse, compression, sparse_as_dense,
+                                                  1, op, gradient_predivide_factor, False, 0, groups, process_set, scale_local_gradients,
+                                                  local_layers=local_layers)
 
 
 def _value(result: Any) -> Any:

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Union
 
+import numpy
 import tensorflow as tf
 
 from aiacc._arguments import number
 from aiacc._horovod import basics
-from aiacc.tensorflow import mpi_ops
-from aiacc.tensorflow.functions import broadcast_variables
+from aiacc.tensorflow import functions
+from aiacc.tensorflow.functions import broadcast_variables, is_seed
+from aiacc.tensorflow.gradient_tape import reference
 
 
 def _variables_of(optimizer: Any) -> List[Any]:
@@ -18,21 +20,22 @@ def _variables_of(optimizer: Any) -> List[Any]:
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
     """All ranks begin with the root's variables, of the model and of its optimizer, behind the first batch: before it a model may have none.
-    `local_variables`: what stays as it is."""
+    `local_variables`: what stays as it is. So do Keras's seeds, for ranks would leave out the same units of a Dropout."""
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
         super().__init__()
         self.root_rank, self.device, self.broadcast_done = root_rank, device, False
-        self._local = {id(getattr(one, "_value", one)) for one in local_variables or []}
+        given = [] if local_variables is None else local_variables if isinstance(local_variables, (list, tuple, set)) else [local_variables]
+        self._local = {reference(one): one for one in given}
 
     def register_local_var(self, variable: Any) -> None:
-        self._local.add(id(getattr(variable, "_value", variable)))
+        self._local[reference(variable)] = variable
 
     def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if self.broadcast_done:
             return
         wanted = [*self.model.variables, *_variables_of(self.model.optimizer)]
-        broadcast_variables([one for one in wanted if id(getattr(one, "_value", one)) not in self._local], root_rank=self.root_rank)
+        broadcast_variables([one for one in wanted if reference(one) not in self._local and not is_seed(one)], root_rank=self.root_rank)
         self.broadcast_done = True
 
     on_train_batch_end = on_batch_end
@@ -49,15 +52,17 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         if not logs or basics.size() == 1:
             return
         names = sorted(logs)  # the same order on all ranks
-        values = mpi_ops.allgather(tf.constant([[float(logs[name]) for name in names]], tf.float64), "metrics")
-        for name, mean in zip(names, values.numpy().mean(axis=0)):
-            logs[name] = float(mean)
+        own = [numpy.asarray(logs[name], numpy.float64) for name in names]
+        means = functions.allreduce(tf.constant(numpy.concatenate([one.ravel() for one in own])), name="metrics").numpy()
+        for name, one in zip(names, own):
+            mean, means = means[:one.size].reshape(one.shape), means[one.size:]
+            logs[name] = float(mean) if one.ndim == 0 else mean
 
 
 class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
     """The learning rate is `initial_lr` times `multiplier`, a function of the epoch, or a number whose power it is, from `start_epoch` to before `end_epoch`.
     `staircase`: it changes between epochs only; else with each batch, of `steps_per_epoch`. `momentum_correction`: momentum changes with the
-    rate for a batch (Goyal et al., "Accurate, Large Minibatch SGD", 2017), where the optimizer's momentum is a variable."""
+    rate for a batch (Goyal et al., "Accurate, Large Minibatch SGD", 2017), where the optimizer's momentum is a variable, as in Keras 2."""
 
     def __init__(self, initial_lr: float, multiplier: Union[float, Callable[[float], float]], start_epoch: int = 0, end_epoch: Optional[int] = None,
                  staircase: bool = True, momentum_correction: bool = True, steps_per_epoch: Optional[int] = None) -> None:
@@ -75,7 +80,8 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore
         return epoch >= self.start_epoch and (self.end_epoch is None or epoch < self.end_epoch)
 
     def _rate(self) -> float:
-        return float(self.model.optimizer.learning_rate.numpy())
+        rate = self.model.optimizer.learning_rate
+        return float(rate.numpy() if hasattr(rate, "numpy") else rate() if callable(rate) else rate)
 
     def _adjust(self, epoch: float) -> None:
         optimizer = self.model.optimizer
@@ -111,7 +117,7 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if logs is not None:
-            logs["lr"] = self._rate()  # as Keras's own callbacks have it
+            logs["lr"] = self._rate()  # as in Horovod's; Keras 3's own say learning_rate
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
@@ -132,7 +138,8 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 
 
 class BestModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
-    """Keras's ModelCheckpoint of the best model. Its file's path is set where training begins."""
+    """Keras's ModelCheckpoint of the best model, for one rank. Without `filepath`, or another value of that attribute before training, it writes
+    best_model in the working directory."""
 
     def __init__(self, monitor: str = "val_loss", verbose: int = 0, save_weights_only: bool = False, mode: str = "auto", save_freq: Any = "epoch",
                  filepath: Optional[str] = None) -> None:

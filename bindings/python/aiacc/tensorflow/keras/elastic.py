@@ -35,7 +35,8 @@ class CommitStateCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class UpdateBatchStateCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Keeps `state.batch` as the number of batches that this epoch has had; after a reset the epoch has the rest of its steps."""
+    """Keeps `state.batch`, the last batch of this epoch, and 0 after it. An epoch that begins again has `params["steps"]` without these, which Keras 3
+    only shows: whoever wants the rest alone gives fit so many."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()
