@@ -2,7 +2,7 @@
 try:
     import tensorflow as _tensorflow  # noqa: F401
 except ImportError as _error:
-    raise ImportError("aiacc.tensorflow needs TensorFlow 2.12 or newer, which is not installed for this Python: pip install tensorflow") from _error
+    raise ImportError("aiacc.tensorflow needs TensorFlow 2.15 or newer, which is not installed for this Python: pip install tensorflow") from _error
 
 from aiacc._horovod.basics import (aiacc_built, ccl_built, cross_rank, cross_size, cuda_built, ddl_built, gloo_built, gloo_enabled, init,
                                    is_homogeneous, is_initialized, local_rank, local_size, mpi_built, mpi_enabled, mpi_threads_supported, nccl_built,

@@ -37,7 +37,7 @@ def _functions(library: c.CDLL, signatures: Dict[str, Tuple[Any, ...]]) -> Any:
         try:
             function = getattr(library, f"TF_{name}")
         except AttributeError:
-            raise ImportError(f"TensorFlow {tf.__version__} has no TF_{name}: aiacc.tensorflow needs 2.12 or newer") from None
+            raise ImportError(f"TensorFlow {tf.__version__} has no TF_{name}: aiacc.tensorflow needs 2.15 or newer") from None
         function.restype, function.argtypes = result, arguments
         setattr(found, name, function)
     return found

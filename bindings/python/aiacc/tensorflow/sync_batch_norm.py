@@ -20,14 +20,18 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
     def __init__(self, fused: bool = False, **keywords: Any) -> None:
         if fused in (True, None):
             raise ValueError("SyncBatchNormalization does not support fused=True.")
-        if not getattr(tf.keras, "__version__", tf.keras.__name__).startswith("3"):
-            keywords["fused"] = False  # of Keras 2
+        if not _IS_KERAS_3:
+            keywords["fused"] = False
         super().__init__(**keywords)
 
     @as_it_is
-    def _moments(self, inputs: Any, mask: Any, *_: Any, **__: Any) -> Tuple[Any, Any]:
+    def _moments(self, inputs: Any, *arguments: Any, **keywords: Any) -> Tuple[Any, Any]:
+        """Of Keras 3: (inputs, mask), of Keras 2: (inputs, reduction_axes, keep_dims, mask=None)."""
         if not basics.is_initialized() or basics.size() == 1:
-            return super()._moments(inputs, mask)  # type: ignore[no-any-return]
+            return super()._moments(inputs, *arguments, **keywords)  # type: ignore[no-any-return]
+        names = ("mask",) if _IS_KERAS_3 else ("reduction_axes", "keep_dims", "mask")
+        given = {**dict(zip(names, arguments)), **keywords}
+        mask = given.get("mask")
         axis = self.axis[0] if isinstance(self.axis, (list, tuple)) else self.axis
         axis = axis % len(inputs.shape)
         over = [i for i in range(len(inputs.shape)) if i != axis]
@@ -48,7 +52,9 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
         mean = sums[:-1] / total
         squares = tf.reduce_sum(tf.math.squared_difference(values, tf.reshape(mean, shape)) * weights, over)
         squares, = mpi_ops._allreduce([squares], None, Sum, 1.0, 1.0, _SET)
-        return tf.cast(mean, inputs.dtype), tf.cast(squares / total, inputs.dtype)
+        moments = [tf.cast(one, inputs.dtype) for one in (mean, squares / total)]
+        return tuple(tf.reshape(one, shape) if given.get("keep_dims") else one for one in moments)  # type: ignore[return-value]
 
 
 _SET: ProcessSet = global_process_set
+_IS_KERAS_3 = hasattr(tf.keras, "ops")
