@@ -138,6 +138,7 @@ EXTRA_DIST += \
 	tests/programs/tensorflow_checks.py \
 	tests/programs/tensorflow_collectives.py \
 	tests/programs/tensorflow_elastic.py \
+	tests/programs/tensorflow_keras.py \
 	tests/programs/tensorflow_training.py \
 	tests/programs/torch_adasum.py \
 	tests/programs/torch_arguments.py \

@@ -61,33 +61,28 @@ MXNET_ENVIRONMENT = {"PYTHONWARNINGS": "ignore", "MXNET_SUBGRAPH_VERBOSE": "0", 
 
 
 @functools.lru_cache(None)
-def mxnet_python():
-    """An interpreter that has MXNet: that of `make mxnet-venv', or that of MXNET_PYTHON. Without any, a skip with its reason."""
-    for python in (os.environ.get("MXNET_PYTHON", ""), os.path.join(os.environ["AIACC_BUILD"], "mxnet-venv/bin/python")):
+def _python_with(package, reason):
+    """An interpreter that has it: that of PACKAGE_PYTHON, or of `make PACKAGE-venv'. Without any, a skip with the reason."""
+    for python in (os.environ.get(f"{package.upper()}_PYTHON", ""), os.path.join(os.environ["AIACC_BUILD"], f"{package}-venv/bin/python")):
         try:
-            found = [python, "-c", "import importlib.util; importlib.util.find_spec('mxnet').origin"]
+            found = [python, "-c", f"import importlib.util; importlib.util.find_spec('{package}').origin"]
             if python and subprocess.run(found, capture_output=True, timeout=100).returncode == 0:
                 return python
         except OSError:
             pass
-    pytest.skip(NO_MXNET)
+    pytest.skip(reason)
+
+
+def mxnet_python():
+    return _python_with("mxnet", NO_MXNET)
 
 
 NO_TENSORFLOW = "no Python with TensorFlow: `make tensorflow-venv' makes one, and TENSORFLOW_PYTHON names another"
 TENSORFLOW_ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "0", "PYTHONWARNINGS": "ignore::DeprecationWarning"}
 
 
-@functools.lru_cache(None)
 def tensorflow_python():
-    """An interpreter that has TensorFlow: that of TENSORFLOW_PYTHON, or of `make tensorflow-venv'. Without any, a skip with its reason."""
-    for python in (os.environ.get("TENSORFLOW_PYTHON", ""), os.path.join(os.environ["AIACC_BUILD"], "tensorflow-venv/bin/python")):
-        try:
-            found = [python, "-c", "import importlib.util; importlib.util.find_spec('tensorflow').origin"]
-            if python and subprocess.run(found, capture_output=True, timeout=100).returncode == 0:
-                return python
-        except OSError:
-            pass
-    pytest.skip(NO_TENSORFLOW)
+    return _python_with("tensorflow", NO_TENSORFLOW)
 
 
 def without_tensorflows_words(err):

@@ -10,7 +10,7 @@ from python_support import ENVIRONMENT, PATIENCE_S, SOURCE, TENSORFLOW_ENVIRONME
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_collectives_gradients_and_training(ranks):
-    check_jobs(tensorflow_python(), ranks, ["tensorflow_collectives.py", "tensorflow_training.py", *(["tensorflow_arguments.py"] if ranks == 2 else [])],
+    check_jobs(tensorflow_python(), ranks, ["tensorflow_collectives.py", "tensorflow_training.py", "tensorflow_keras.py", *(["tensorflow_arguments.py"] if ranks == 2 else [])],
                env=TENSORFLOW_ENVIRONMENT)
 
 

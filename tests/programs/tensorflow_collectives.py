@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 import aiacc.tensorflow as hvd
+from aiacc._horovod import handles
 from tensorflow_checks import equal, in_both, near, raises, run
 
 TYPES = (tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int32, tf.int64)
@@ -232,6 +233,17 @@ def check_process_sets():
         near(hvd.allreduce(mine(), process_set=odd), of_rank(1))
     hvd.remove_process_set(odd)
     hvd.remove_process_set(others)
+
+
+def check_a_name_that_is_in_flight():
+    """As where two threads execute nodes of one name, which would get each other's results."""
+    key = (0, "allreduce", "same")
+    handles.take_name(key)
+    call = tf.function(lambda: hvd.allreduce(mine(), op=hvd.Sum, name="same", ignore_name_scope=True))
+    assert "submitted twice" in raises(tf.errors.InvalidArgumentError, call)
+    handles.give_back_name(key)
+    for _ in range(2):
+        near(call(), everyones().sum(0))
 
 
 def check_what_is_refused():

@@ -25,10 +25,10 @@ class StringView(c.Structure):
 
 def _load() -> c.CDLL:
     folder = pathlib.Path(tf.sysconfig.get_lib())
-    for name in ("libtensorflow_framework.so.2", "libtensorflow_framework.2.dylib"):
-        if (folder / name).exists():
-            return c.CDLL(str(folder / name))
-    raise ImportError(f"aiacc.tensorflow finds no libtensorflow_framework.so.2 in {folder}")
+    try:
+        return c.CDLL(str(folder / "libtensorflow_framework.so.2"))
+    except OSError as error:
+        raise ImportError(f"aiacc.tensorflow needs TensorFlow's libtensorflow_framework.so.2 in {folder}: {error}") from error
 
 
 def _functions(library: c.CDLL, signatures: Dict[str, Tuple[Any, ...]]) -> Any:
@@ -51,7 +51,7 @@ api = _functions(_library, {
     "OpDefinitionBuilderSetIsStateful": (None, _P, c.c_bool), "OpDefinitionBuilderSetShapeInferenceFunction": (None, _P, _P),
     "ShapeInferenceContextSetUnknownShape": (None, _P, _P), "RegisterOpDefinition": (None, _P, _P),
     "NewAsyncKernelBuilder": (_P, c.c_char_p, c.c_char_p, _P, Compute, _P), "RegisterKernelBuilder": (None, c.c_char_p, _P, _P),
-    "GetInput": (None, _P, _I, c.POINTER(_P), _P), "NumInputs": (_I, _P), "NumOutputs": (_I, _P), "ExpectedOutputDataType": (_I, _P, _I),
+    "GetInput": (None, _P, _I, c.POINTER(_P), _P), "NumInputs": (_I, _P), "ExpectedOutputDataType": (_I, _P, _I),
     "GetOpKernelName": (StringView, _P),
     "AllocateOutput": (_P, _P, _I, _I, _P, _I, c.c_size_t, _P),
     "ForwardInputOrAllocateOutput": (_P, _P, _P, _I, _I, _P, _I, c.POINTER(_I), _P),

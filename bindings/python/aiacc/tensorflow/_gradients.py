@@ -1,8 +1,8 @@
 """Gradients of one optimizer or tape, reduced by the gradient engine while backward goes on.
 
 Each node of a graph has some of the gradients. Its kernel submits them as soon as backward has made them, and completes when the step is over:
-when all gradients of the list have been submitted and reduced; or when its own have been, after a while in which no others came. A thread of the reducer waits for the engine, and for the other ranks when the
-engine is made, so that no thread of TensorFlow does.
+when all gradients of the list have been submitted and reduced; or when its own have been, after a while in which no others came. A thread of
+the reducer waits for the engine, and for the other ranks when the engine is made, so that no thread of TensorFlow does.
 """
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ class _Submitted(NamedTuple):
 
 class _Agreement(operations.Agreement):
     """That all ranks reduce the same gradients, on engines of one number. Its output is that number: a new one where some rank has none yet."""
+    kind = "gradients"
     _BITS = 32
 
     def __init__(self, name: str, said: Any, number: int, highest: int) -> None:
@@ -95,7 +96,7 @@ class Reducer:
         self._said = {"gradients": [list(one) for one in kinds], "op": operations.OP_NAMES[op], "scales": list(scales), "use": use, "skips": skips}
         self._digest = hashlib.blake2b(canonical(self._said), digest_size=3).hexdigest()
         first = kinds[0]
-        self._name = f"gradients {first.name} ({first.elements} {first.type_name}), {len(kinds)} in all, {self._digest}"
+        self._name = f"{first.name} ({first.elements} {first.type_name}), {len(kinds)} in all, {self._digest}"
         self._number = 0  # of the engine; 0: ranks have not agreed on it
         self._lock = threading.Condition()
         self._engine: Optional[Engine] = None
@@ -113,6 +114,9 @@ class Reducer:
         self._steps = 0
         self.not_finite: Optional[NotFinite] = None  # of the last step
         process_set._optimizers.append(self)
+
+    def name_of(self, number: int) -> str:
+        return self._kinds[number].name
 
     def is_table(self, number: int) -> bool:
         return self._kinds[number].rows > 0
@@ -349,7 +353,7 @@ class _Node:
             if self._reducer.is_table(number):
                 rows, values = call.input(place), call.input(place + 1)
                 if rows.count * self._reducer.row_elements(number) != values.count:
-                    raise ValueError(f"gradient {number} has {rows.count} indices and {values.count} values of rows with {self._reducer.row_elements(number)}")
+                    raise ValueError(f"gradient '{self._reducer.name_of(number)}' has {rows.count} indices and {values.count} values of rows with {self._reducer.row_elements(number)}")
                 given.append(_Given(number, rows, values, place))
                 place += 2
             else:

@@ -66,17 +66,19 @@ def reference(variable: Any) -> int:
     return id(getattr(variable, "_value", variable))
 
 
-def _kind(place: int, name: str, given: Any, shape: Any, how: How) -> Optional[Kind]:
-    """None: the engine wants a size that is known before the graph runs, and a type that it has."""
+def _kind(place: int, variable: Any, given: Any, how: How) -> Optional[Kind]:
+    """None: the engine wants a type that it has, and a size that is always the same, as that of a tensor may not be."""
+    if not hasattr(variable, "assign"):
+        return None
     is_rows = isinstance(given, tf.IndexedSlices)
     dtype = given.values.dtype if is_rows else given.dtype
     wire = getattr(how.compression, "wire", Wire.DEFAULT) if dtype == tf.float32 else Wire.DEFAULT
-    known = tf.TensorShape(shape) if is_rows or not given.shape.is_fully_defined() else given.shape
+    known = tf.TensorShape(variable.shape) if is_rows or not given.shape.is_fully_defined() else given.shape
     if not known.is_fully_defined() or dtype not in tensors.TYPES:
         return None
     elements = known.num_elements()
     rows = known[0] if is_rows else 0
-    return None if is_rows and not elements else Kind(f"{place}.{name}", dtype.name, elements, rows, int(wire))
+    return None if is_rows and not elements else Kind(f"{place}.{name_of(variable)}", dtype.name, elements, rows, int(wire))
 
 
 def allreduce_gradients(gradients: Sequence[Any], variables: Sequence[Any], how: How, local: AbstractSet[int] = frozenset(),
@@ -102,7 +104,7 @@ def allreduce_gradients(gradients: Sequence[Any], variables: Sequence[Any], how:
     if not hasattr(how.compression, "wire"):
         pairs = [how.compression.compress(_dense(one)) for one in given]
         given, contexts = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    kinds = [_kind(place, name_of(variables[place]), one, variables[place].shape, how) for place, one in zip(places, given)]
+    kinds = [_kind(place, variables[place], one, how) for place, one in zip(places, given)]
     reduced: List[Any] = [one if kind is not None else _by_itself(place, one, how) for place, one, kind in zip(places, given, kinds)]
     known = [i for i, kind in enumerate(kinds) if kind is not None]
     reducer: Optional[Reducer] = None
@@ -118,7 +120,7 @@ def allreduce_gradients(gradients: Sequence[Any], variables: Sequence[Any], how:
 
 
 def _by_itself(place: int, gradient: Any, how: How) -> Any:
-    """The gradient of a tensor whose size differs from step to step, as of a batch."""
+    """The gradient of a tensor, as of a batch."""
     scales = {} if isinstance(gradient, tf.IndexedSlices) else dict(zip(("prescale_factor", "postscale_factor"), how.scales))
     return allreduce(gradient, op=how.op, name=None if tf.executing_eagerly() else f"gradient_{place}", process_set=how.process_set, **scales)
 
@@ -223,4 +225,4 @@ def PartialDistributedGradientTape(gradtape: tf.GradientTape, device_dense: str 
     return made
 
 
-__all__ = ["DistributedGradientTape", "PartialDistributedGradientTape", "Sum"]
+__all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]

@@ -6,6 +6,7 @@ their nodes in any order.
 """
 from __future__ import annotations
 
+import ctypes as c
 import re
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
@@ -54,13 +55,14 @@ class _Node:
 
     def __init__(self, process_set: ProcessSet, make: Make, ended: Callable[[Call, Operation], None]) -> None:
         self._set, self._make, self._ended = process_set, make, ended
+        self._eager = tf.executing_eagerly()
 
     def __call__(self, call: Call) -> None:
         basics._known()
         channel = self._set._channel()
         operation = self._make(call)
         operation.check_ranks(self._set.size())
-        if self.eager:
+        if self._eager:
             channel.run(operation)
             self._ended(call, operation)
             call.finish()
@@ -85,17 +87,13 @@ class _Node:
             handles.give_back_name(key)
             raise
 
-    eager = False
-
 
 def _execute(process_set: ProcessSet, inputs: Tensors, outputs: Sequence[Tuple[tf.DType, Any]], name: _Name, make: Make,
              ended: Callable[[Call, Operation], None] = lambda call, operation: None) -> List[tf.Tensor]:
     basics._known()
     if not checked_set(process_set).included():
         raise tf.errors.InvalidArgumentError(None, None, f"rank {basics.rank()} is no member of {process_set} and cannot call its operations")
-    node = _Node(process_set, make, ended)
-    node.eager = tf.executing_eagerly()
-    return _kernel.run(node, inputs, outputs, name.of_node)
+    return _kernel.run(_Node(process_set, make, ended), inputs, outputs, name.of_node)
 
 
 def _differentiable(function: Callable[..., Tuple[Any, Callable[..., Any]]], given: Tensors) -> Any:
@@ -269,12 +267,12 @@ def _alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: Optional[str], ignore_
 
 
 def _int32s(array: _kernel.Array) -> List[int]:
-    memory: Any = (_kernel.c.c_int32 * array.count).from_address(array.address)
+    memory: Any = (c.c_int32 * array.count).from_address(array.address)
     return list(memory)
 
 
 def _put_int32s(array: _kernel.Array, values: Sequence[int]) -> None:
-    memory: Any = (_kernel.c.c_int32 * array.count).from_address(array.address)
+    memory: Any = (c.c_int32 * array.count).from_address(array.address)
     memory[:] = values
 
 
