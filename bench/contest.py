@@ -41,6 +41,12 @@ def finish(command, limit):
         return None
 
 
+def place(text):
+    """"2": ranks on this host; "4x1": hosts and ranks on each."""
+    count, _, each = text.partition("x")
+    return (int(count), int(each)) if each else (1, int(count))
+
+
 def on_this_host(launcher, ranks, prefix=None):
     """How `launcher` (aiacc, openmpi, mpich) starts a program with so many ranks here; aiacc from the installed tree `prefix`."""
     if launcher == "aiacc":
