@@ -15,7 +15,7 @@ from aiacc.tensorflow._kernel import as_it_is
 @tf.keras.utils.register_keras_serializable(package="aiacc")  # type: ignore[misc]
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignore[misc]
     """Keras's BatchNormalization with the statistics of the joined batch, in training and with more ranks than one. Ranks may have batches of
-    different sizes. The mean comes first and the squared distances from it second, so that a mean far from 0 costs no digits."""
+    different sizes. One allgather forward and one allreduce backward; a mean far from 0 costs no digits."""
 
     def __init__(self, fused: bool = False, **keywords: Any) -> None:
         if fused in (True, None):
@@ -46,14 +46,26 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
                 mask = mask[..., tf.newaxis]
             weights = tf.broadcast_to(tf.cast(mask, values.dtype), tf.shape(values))
             own_count = tf.reduce_sum(weights) / tf.cast(tf.shape(values)[axis], values.dtype)
-        sums = tf.concat([tf.reduce_sum(values * weights, over), [own_count]], 0)
-        sums, = mpi_ops._allreduce([sums], None, Sum, 1.0, 1.0, _SET)
-        total = tf.maximum(sums[-1], tf.ones([], values.dtype))
-        mean = sums[:-1] / total
+        mean = tf.reduce_sum(values * weights, over) / tf.maximum(own_count, tf.ones([], values.dtype))
         squares = tf.reduce_sum(tf.math.squared_difference(values, tf.reshape(mean, shape)) * weights, over)
-        squares, = mpi_ops._allreduce([squares], None, Sum, 1.0, 1.0, _SET)
-        moments = [tf.cast(one, inputs.dtype) for one in (mean, squares / total)]
+        moments = [tf.cast(one, inputs.dtype) for one in mpi_ops._differentiable(_merged, [own_count, mean, squares])]
         return tuple(tf.reshape(one, shape) if given.get("keep_dims") else one for one in moments)  # type: ignore[return-value]
+
+
+def _merged(count: tf.Tensor, mean: tf.Tensor, squares: tf.Tensor) -> Any:
+    """(mean, variance) of all ranks' elements, and the function of their gradients, from each rank's number of elements, mean, and sum of
+    squared distances from that (Chan et al., "Updating formulae and a pairwise algorithm for computing sample variances", 1979)."""
+    channels = mean.shape[0]
+    gathered, = mpi_ops._allgather([tf.concat([[count], mean, squares], 0)[tf.newaxis]], None, _SET)
+    total = tf.maximum(tf.reduce_sum(gathered[:, 0]), tf.ones([], mean.dtype))
+    shares, means = gathered[:, :1] / total, gathered[:, 1:1 + channels]
+    joint = tf.reduce_sum(shares * means, 0)
+    variance = tf.reduce_sum(gathered[:, 1 + channels:], 0) / total + tf.reduce_sum(shares * tf.math.squared_difference(means, joint), 0)
+
+    def gradient(of_mean: tf.Tensor, of_variance: tf.Tensor) -> Tuple[tf.Tensor, ...]:
+        sums, = mpi_ops._allreduce([tf.stack([of_mean, of_variance]) / total], None, Sum, 1.0, 1.0, _SET)
+        return tf.zeros_like(count), count * (sums[0] + 2 * sums[1] * (mean - joint)), sums[1]
+    return (joint, variance), gradient
 
 
 _SET: ProcessSet = global_process_set
