@@ -128,7 +128,7 @@ def check_what_programs_do_with_optimizers():
         near(weight, 1.0)
 
 
-def check_second_derivatives(x, mine):
+def of_second_derivatives(x, mine):
     """Of the layer, as a gradient penalty needs them, beside those of its formula. (Those of Keras's own layer leave out that the mean depends
     on the inputs.)"""
     def whole(given):
@@ -177,7 +177,7 @@ def check_batch_normalisation():
         near(moving[0], all_moving[0], 1e-5)
         near(moving[1], all_moving[1], 1e-3)
     if hvd.size() > 1:
-        check_second_derivatives(x, mine)
+        of_second_derivatives(x, mine)
     mask = tf.constant([[True, True, hvd.rank() == 0]] * 2)
     given = tf.constant(np.random.RandomState(hvd.rank()).randn(2, 3, 4), tf.float32)
     seen = np.concatenate([one[np.array(its)] for one, its in hvd.allgather_object((given.numpy(), mask.numpy()))])
