@@ -121,6 +121,12 @@ EXTRA_DIST += bench/rows/run bench/rows/step.py
 bench-rows: stage
 	@$(srcdir)/bench/rows/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-rows
+# Steps of TensorFlow with the gradients of a model beside tf.distribute's MultiWorkerMirroredStrategy, on this host and between hosts:
+# `make bench-tensorflow BENCH_FLAGS="--python tensorflow-venv/bin/python [--places 2,2x1 --compute 0]"'.
+EXTRA_DIST += bench/tensorflow/run bench/tensorflow/step.py
+bench-tensorflow: stage
+	@$(srcdir)/bench/tensorflow/run $(stage)$(prefix) $(BENCH_FLAGS)
+.PHONY: bench-tensorflow
 # Messages between two ranks over UCX and libfabric beside ucx_perftest, fi_pingpong and fabtests, over the same wires:
 # `make bench-networks [BENCH_FLAGS="--libraries ucx --wires tcp --rounds 5"]'.
 EXTRA_DIST += bench/networks/pair.cc bench/networks/run
