@@ -5,7 +5,8 @@ import pathlib
 import torch
 
 
-def arguments(description):
+def arguments(description, **more):
+    """`more`: names of numbers that one example alone has, with what they are."""
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent / "digits/digits.txt", help="the images")
     parser.add_argument("--epochs", type=int, default=8)
@@ -13,6 +14,8 @@ def arguments(description):
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--result", type=pathlib.Path, help="a file for loss and accuracy of each epoch")
+    for name, text in more.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=text)
     return parser.parse_args()
 
 

@@ -19,7 +19,7 @@ def share(indices):
 
 
 def main():
-    options = arguments(__doc__)
+    options = arguments(__doc__, compress_ratio="the share of gradients' elements that travels, by Deep Gradient Compression (not with Horovod)")
     hvd.init()
     torch.manual_seed(options.seed + hvd.rank())
     torch.set_num_threads(1)
@@ -31,13 +31,16 @@ def main():
 
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
-    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    compression = hvd.DGC(options.compress_ratio, warmup_epochs=4) if options.compress_ratio else hvd.Compression.none
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), compression=compression)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
     lines = []
     for epoch in range(options.epochs):
         began, sum_of_losses = time.monotonic(), 0.0
+        if options.compress_ratio:
+            compression.warmup_compress_ratio(epoch)
         for batch in batches(train, options, epoch):
             mine = share(batch)
             optimizer.zero_grad()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes as c
 import enum
+import os
 from typing import Any, Dict, List, Optional, Tuple
 
 from aiacc import _abi
@@ -11,6 +12,11 @@ from aiacc.buffers import Buffer, DType, Op
 from aiacc.errors import PENDING
 from aiacc.groups import Group
 from aiacc.requests import _TICK_MS, Request, on_a_thread
+
+
+def checks_nan() -> bool:
+    """Whether AIACC_NAN_CHECK is set: steps with gradients that are not finite are left out."""
+    return os.environ.get("AIACC_NAN_CHECK", "") not in ("", "0", "no", "off")
 
 
 class Wire(enum.IntEnum):

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
@@ -12,6 +11,7 @@ from aiacc._arguments import count, refused, text
 from aiacc._horovod import operations
 from aiacc._horovod.operations import Average
 from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc.gradients import checks_nan
 from aiacc.tensorflow import mpi_ops
 from aiacc.tensorflow._kernel import as_it_is
 from aiacc.tensorflow.compression import Compression
@@ -60,13 +60,9 @@ class _Passes:
         tf.cond(passed >= self.passes, last, another)
 
 
-def _checks_nan() -> bool:
-    return os.environ.get("AIACC_NAN_CHECK", "") not in ("", "0", "no", "off")
-
-
 def _step_of(owner: Any, gradients: Sequence[Any], variables: Sequence[Any], apply: Callable[[List[Any]], Any]) -> None:
     """Reduces the gradients, and applies them. A step in which one of them is not finite on some rank changes no variable on any."""
-    checks = _checks_nan()
+    checks = checks_nan()
     reduced, reducer = allreduce_gradients(gradients, variables, owner._aiacc_how, owner._aiacc_local, skips=checks)
     if not checks or reducer is None:
         apply(reduced)

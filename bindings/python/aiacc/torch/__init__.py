@@ -14,6 +14,7 @@ from aiacc._horovod.process_sets import ProcessSet, add_process_set, global_proc
 from aiacc._horovod.util import check_extension, gpu_available, num_rank_is_power_2
 from aiacc._version import __version__
 from aiacc.torch import elastic
+from aiacc.torch._dgc import DGC
 from aiacc.torch.compression import Compression
 from aiacc.torch.elastic.sampler import ElasticSampler
 from aiacc.torch.functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
@@ -35,7 +36,7 @@ if _torch.distributed.is_available():  # not in every build of torch
     _register()
 
 __all__ = [
-    "Adasum", "Average", "Compression", "DistributedOptimizer", "ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "KVStore", "Max", "Min",
+    "Adasum", "Average", "Compression", "DGC", "DistributedOptimizer", "ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "KVStore", "Max", "Min",
     "PartialFC", "PartialFC_V2", "ProcessSet", "Product", "ReplicatedVarsOptimizer", "ShardedSoftmax", "Sum", "SyncBatchNorm", "__version__",
     "add_process_set", "aiacc_built",
     "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async",

@@ -16,6 +16,7 @@ from aiacc.errors import NotFinite
 from aiacc.gradients import Engine, Wire
 from aiacc.groups import Group
 from aiacc.torch import tensors
+from aiacc.torch._dgc import DGC, Chosen
 from aiacc.torch._memory import at_address
 from aiacc.torch._operations import OPS
 from aiacc.torch._sparse_gradients import Table
@@ -116,7 +117,7 @@ class Slot:
         self.stays = place is not None
         self.submitted = True
 
-    def give(self, engine: Engine) -> None:
+    def give(self, engine: Engine, is_left_out: bool) -> None:
         """The result is the parameter's gradient, and sparse if that was: optimizers of sparse gradients take no other."""
         self.submitted = False
         self.held.clear()
@@ -127,7 +128,6 @@ class Slot:
         elif self.parameter.grad is not None and not self.has(self.parameter.grad):
             with torch.no_grad():
                 self.parameter.grad.copy_(self.view)
-
 
     def leave(self) -> None:
         """The engine's memory goes: the gradient moves out of it."""
@@ -141,7 +141,7 @@ class Reducer:
     def __init__(self, group: Group, name: str, op: int, prescale: float, postscale: float) -> None:
         self.engine = Engine(group, name)
         self.op, self.scales = op, (prescale, postscale)
-        self.slots: Dict[torch.Tensor, Union[Slot, Table]] = {}
+        self.slots: Dict[torch.Tensor, Union[Slot, Table, Chosen]] = {}
         self.steps = 0
 
     def add(self, name: str, parameter: torch.Tensor, dtype: torch.dtype, wire: Wire) -> None:
@@ -153,6 +153,13 @@ class Reducer:
     def add_table(self, name: str, parameter: torch.Tensor, sparse_dims: int) -> None:
         """One whose gradients travel as rows."""
         self.slots[parameter] = Table(self.engine, name, parameter, sparse_dims, OPS[self.op], self.scales)
+
+    def add_chosen(self, name: str, parameter: torch.Tensor, how: DGC, optimizer: Any) -> None:
+        """One of whose gradients elements travel."""
+        self.slots[parameter] = Chosen(self.engine, name, parameter, OPS[self.op], self.scales, how, optimizer)
+
+    def chosen(self) -> List[Chosen]:
+        return [one for one in self.slots.values() if isinstance(one, Chosen)]
 
     def close(self) -> None:
         """The engine's memory goes."""
@@ -187,5 +194,5 @@ class Reducer:
         except RuntimeError as error:
             raise HorovodInternalError(f"reducing gradients: {error}") from error
         for slot in self.slots.values():
-            slot.give(self.engine)
+            slot.give(self.engine, not_finite is not None)
         return not_finite

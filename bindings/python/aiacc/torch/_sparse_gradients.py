@@ -56,7 +56,7 @@ class Table:
         engine.submit_rows(self.index, tensors.buffer_of(rows), tensors.buffer_of(values), wants_request=False)
         self.submitted = True
 
-    def give(self, engine: Engine) -> None:
+    def give(self, engine: Engine, is_left_out: bool) -> None:
         """The rows of all ranks are the parameter's gradient."""
         self.submitted = False
         count, rows, values = engine.rows(self.index)

@@ -63,5 +63,5 @@ class Compression:
 
 def checked(compression: Any) -> Any:
     if not callable(getattr(compression, "compress", None)) or not callable(getattr(compression, "decompress", None)):
-        raise refused("compression", compression, "Compression.none, Compression.fp16, Compression.bf16, or has compress and decompress as these do")
+        raise refused("compression", compression, "Compression.none, Compression.fp16, Compression.bf16, with SGD in a DistributedOptimizer a DGC, or has compress and decompress as these do")
     return compression

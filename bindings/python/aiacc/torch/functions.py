@@ -11,6 +11,7 @@ from aiacc._arguments import refused
 from aiacc._horovod.calls import allgather_object, broadcast_object, root_in_set  # noqa: F401
 from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.torch import mpi_ops
+from aiacc.torch._dgc import OWN_STATE
 
 
 def broadcast_parameters(params: Any, root_rank: int, process_set: ProcessSet = global_process_set) -> None:
@@ -33,7 +34,7 @@ def broadcast_parameters(params: Any, root_rank: int, process_set: ProcessSet = 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: Optional[torch.nn.Module] = None,
                               process_set: ProcessSet = global_process_set) -> None:
-    """In place: state and hyperparameters of the root's optimizer. State that a rank lacks is created."""
+    """In place: state and hyperparameters of the root's optimizer. State that a rank lacks is created; what is each rank's own stays (DGC's)."""
     from aiacc.torch.optimizer import wrapped_class
     if not callable(getattr(optimizer, "state_dict", None)) or not hasattr(optimizer, "param_groups"):
         raise refused("optimizer", optimizer, "an optimizer of torch")
@@ -50,6 +51,8 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
     for key, values in state["state"].items():
         rest["state"][key] = {}
         for field, value in values.items():
+            if field in OWN_STATE:
+                continue
             if isinstance(value, torch.Tensor):
                 found[key, field] = value
                 rest["state"][key][field] = (value.dtype, tuple(value.shape), value.device == parameters[key].device)
@@ -75,10 +78,11 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
             for name, value in group.items():
                 if isinstance(value, torch.Tensor) and isinstance(own_group.get(name), torch.Tensor):
                     group[name] = value.to(own_group[name].device)
+        own_state = {key: kept for key, fields in state["state"].items() if (kept := {field: fields[field] for field in OWN_STATE if field in fields})}
         base = wrapped_class(optimizer)
         base.load_state_dict(optimizer, {"state": {}, "param_groups": theirs["param_groups"]})
-        for key, fields in made.items():
-            optimizer.state[parameters[key]] = fields
+        for key in [*made, *(key for key in own_state if key not in made)]:
+            optimizer.state[parameters[key]] = {**made.get(key, {}), **own_state.get(key, {})}
     order: Iterable[Tuple[Any, str]] = [(key, field) for key, fields in theirs["state"].items() for field, value in fields.items()
                                         if not isinstance(value, _Plain)]
     if not theirs["state"]:

@@ -16,6 +16,7 @@ from aiacc.gradients import Wire
 from aiacc.torch import mpi_ops, tensors
 from aiacc.torch import _operations as operations
 from aiacc.torch._adasum_optimizer import adasum_optimizer
+from aiacc.torch._dgc import DGC, check_optimizer, without_momentum
 from aiacc.torch._gradients import Reducer, Slot, dense_strides
 from aiacc.torch._operations import Average, Join, Sum
 from aiacc.torch._sparse_gradients import Table, check_tables
@@ -113,7 +114,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         sparse_dims = {name: min((of_rank[name] for _, of_rank in said if of_rank.get(name, 0) > 0), default=1) for _, names in said for name in names}
         as_rows = {} if self._sparse_as_dense else {name: dims for name, dims in sparse_dims.items() if Table.fits(parameters[name], dims)}
         planned = [parameters[name] for name in said[0][0]]
-        if self._compression not in (NoneCompressor, *_WIRES):
+        if not isinstance(self._compression, DGC) and self._compression not in (NoneCompressor, *_WIRES):
             self._compressed = {parameters[name]: sparse_dims.get(name, 0) for name in said[0][0] if name not in as_rows}
             planned = [one for one in planned if one not in self._compressed]
         grouped = {one for group in self._groups for one in group}
@@ -126,6 +127,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 name = self._parameter_names[one]
                 if name in as_rows:
                     reducer.add_table(name, one, as_rows[name])
+                elif isinstance(self._compression, DGC) and name not in sparse_dims and self._compression.takes(one):
+                    reducer.add_chosen(name, one, self._compression, self)
                 else:
                     reducer.add(name, one, *self._wire(one))
         except BaseException:
@@ -138,7 +141,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def _wire(self, parameter: torch.Tensor) -> Tuple[torch.dtype, Wire]:
         """The type of the slot, and the wire. Gradients of float32 are converted by the engine, those of other types into the slot."""
-        if self._compression is NoneCompressor or not parameter.dtype.is_floating_point:
+        if self._compression is NoneCompressor or isinstance(self._compression, DGC) or not parameter.dtype.is_floating_point:
             return parameter.dtype, Wire.DEFAULT
         wire, dtype = _WIRES[self._compression]
         engine_converts = parameter.dtype == torch.float32 and self._op in (Average, Sum)
@@ -222,9 +225,20 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if self._left_out:
             self._left_out = False
             return None
-        return self._wrapped.step(self, closure)
+        with self._gradients_with_momentum():
+            return self._wrapped.step(self, closure)
+
+    def _gradients_with_momentum(self) -> Any:
+        chosen = [] if self._reducer is None else self._reducer.chosen()
+        return without_momentum(self, chosen) if chosen else contextlib.nullcontext()
 
     def _step_with(self, closure: Callable[[], float]) -> Any:
+        if isinstance(self._compression, DGC):  # torch.optim.SGD evaluates it once, before all else
+            with torch.enable_grad():
+                once = closure()
+            self.step()
+            return once
+
         def evaluate() -> float:
             loss = closure()
             self._evaluations += 1
@@ -351,7 +365,12 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
     """
     if not isinstance(getattr(optimizer, "param_groups", None), list):
         raise refused("optimizer", optimizer, "an optimizer of torch")
-    checked_compression(compression)
+    if isinstance(compression, DGC):
+        check_optimizer(optimizer)
+        if op not in (Average, Sum):
+            raise ValueError(f"DGC reduces gradients by Average or Sum, not {operations.OP_NAMES[operations.checked_op(op)]}")
+    else:
+        checked_compression(compression)
     checked_set(process_set)
     gradient_predivide_factor = number("gradient_predivide_factor", gradient_predivide_factor)
     if gradient_predivide_factor <= 0:
