@@ -268,6 +268,18 @@ def check_shapes_and_types():
         assert compressed == ["0.weight", "3.weight", "double", "no gradient"], compressed
 
 
+def check_a_model_that_gets_another_type():
+    weight, optimizer = one_weight(compress_ratio=0.1, weight_decay=0.01)
+    for step in range(4):
+        if step == 2:
+            weight.grad, weight.data = None, weight.data.double()
+        optimizer.zero_grad()
+        (weight * gradient(step, hvd.rank())).sum().backward()
+        optimizer.step()
+    gathered = hvd.allgather(weight.detach()[None])
+    assert weight.grad.dtype == torch.float64 and all(torch.equal(one, gathered[0]) for one in gathered)
+
+
 def check_what_is_refused():
     weight = nn.Parameter(torch.ones(2, 2))
     def wrapped(optimizer, **arguments):

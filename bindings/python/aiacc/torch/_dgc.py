@@ -116,6 +116,7 @@ class Chosen:
 
     def __init__(self, engine: Engine, name: str, parameter: torch.Tensor, op: Op, scales: Tuple[float, float], how: DGC, optimizer: Any) -> None:
         self.parameter, self.how, self._optimizer = parameter, how, weakref.ref(optimizer)
+        self.dtype = parameter.dtype  # on the wire, also where the model gets another type
         self.submitted = False
         self._before: Dict[str, torch.Tensor] = {}  # what a step that is left out had found
         self._keeps_before = checks_nan()
@@ -131,6 +132,8 @@ class Chosen:
         state = self._optimizer().state[self.parameter]  # type: ignore[union-attr]
         if name not in state:
             state[name] = torch.zeros_like(self.parameter, memory_format=torch.contiguous_format)
+        elif state[name].device != self.parameter.device or state[name].dtype != self.parameter.dtype:  # the model has moved
+            state[name] = state[name].to(self.parameter.device, self.parameter.dtype)
         found: torch.Tensor = state[name].view(-1)
         return found
 
@@ -146,7 +149,7 @@ class Chosen:
             if not math.isfinite(float(gradient.sum())):  # as a sum may be of finite ones, too
                 wrong = (~torch.isfinite(gradient)).nonzero().view(-1)
                 if len(wrong):  # all ranks see them, as without compression, and nothing is added up
-                    return wrong.cpu(), gradient[wrong].cpu()
+                    return wrong.cpu(), gradient[wrong].to("cpu", self.dtype)
             group = self.group()
             if group["nesterov"]:
                 velocity.add_(gradient).mul_(group["momentum"])
@@ -159,7 +162,7 @@ class Chosen:
             residual[places] = 0.0
             if self.how.momentum_masking:
                 velocity[places] = 0.0
-            return places.cpu(), values.cpu()
+            return places.cpu(), values.to("cpu", self.dtype)
 
     def send(self, engine: Engine, prepared: Tuple[torch.Tensor, torch.Tensor]) -> None:
         places, values = prepared
@@ -182,8 +185,7 @@ class Chosen:
             gradient = gradient.detach()
             flat = gradient.view(-1).zero_() if gradient.is_contiguous() else torch.zeros_like(gradient, memory_format=torch.contiguous_format).view(-1)
             if sent:
-                device = self.parameter.device
-                flat[at_address(places, sent, torch.int64).to(device)] = at_address(values, sent, self.parameter.dtype).to(device)
+                flat[at_address(places, sent, torch.int64).to(flat.device)] = at_address(values, sent, self.dtype).to(flat.device, flat.dtype)
             if not gradient.is_contiguous():
                 gradient.copy_(flat.view(gradient.shape))
             self.parameter.grad = gradient
