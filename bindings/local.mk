@@ -205,6 +205,7 @@ python_package = \
 	bindings/python/aiacc/torch/_blocks.py \
 	bindings/python/aiacc/torch/_compile.py \
 	bindings/python/aiacc/torch/_counted.py \
+	bindings/python/aiacc/torch/_dgc.py \
 	bindings/python/aiacc/torch/_functions.py \
 	bindings/python/aiacc/torch/_gradients.py \
 	bindings/python/aiacc/torch/_memory.py \

@@ -140,6 +140,7 @@ EXTRA_DIST += \
 	tests/programs/tensorflow_elastic.py \
 	tests/programs/tensorflow_keras.py \
 	tests/programs/tensorflow_training.py \
+	tests/programs/tensorflow_v1.py \
 	tests/programs/torch_adasum.py \
 	tests/programs/torch_arguments.py \
 	tests/programs/torch_checks.py \
@@ -147,6 +148,7 @@ EXTRA_DIST += \
 	tests/programs/torch_device.cc \
 	tests/programs/torch_device.py \
 	tests/programs/torch_device_support.py \
+	tests/programs/torch_dgc.py \
 	tests/programs/torch_distributed.py \
 	tests/programs/torch_elastic.py \
 	tests/programs/torch_elastic_grows.py \

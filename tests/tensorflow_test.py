@@ -18,6 +18,10 @@ def test_collectives_gradients_and_training(ranks, programs):
     check_jobs(tensorflow_python(), ranks, programs, env=TENSORFLOW_ENVIRONMENT)
 
 
+def test_programs_of_tensorflow_1():
+    check_job(tensorflow_python(), 2, "tensorflow_v1.py", env=TENSORFLOW_ENVIRONMENT)
+
+
 def test_a_gradient_that_is_not_finite():
     check_job(tensorflow_python(), 2, "tensorflow_training.py", "check_a_step_without_a_finite_gradient", env={**TENSORFLOW_ENVIRONMENT, "AIACC_NAN_CHECK": "yes"})
 

@@ -202,6 +202,7 @@ def check_variables_and_objects():
     assert hvd.broadcast_object({"rank": hvd.rank()}, hvd.size() - 1) == {"rank": hvd.size() - 1}
     assert hvd.broadcast_object_fn(0)(hvd.rank()) == 0 and hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
     assert "eager" in raises(RuntimeError, hvd.broadcast_global_variables, 0)
+    near(hvd.mpi_ops._allreduce(tf.ones([2]), name="as packages call it", op=hvd.Sum), [hvd.size()] * 2)
 
 
 def check_a_session_of_tensorflow_1():

@@ -227,6 +227,10 @@ def check_callbacks_and_saved_models():
     near(model.fit(*batch(hvd.rank()), batch_size=ROWS, epochs=3, verbose=0, callbacks=[staircase]).history["lr"], [0.4, 0.04, 0.004])
     power = hvk.callbacks.LearningRateScheduleCallback(0.4, 0.5)
     near(model.fit(*batch(hvd.rank()), batch_size=ROWS, epochs=3, verbose=0, callbacks=[power]).history["lr"], [0.4, 0.2, 0.1])
+    model.optimizer.learning_rate = 1.0
+    power.on_epoch_begin(1)
+    power.on_batch_begin(0)  # as loops of one's own call it
+    near(model.optimizer.learning_rate, 0.2)
 
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(hvd.broadcast_object(folder)) / "saved.keras"

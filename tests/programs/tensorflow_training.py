@@ -49,6 +49,11 @@ def check_what_a_tape_returns():
     with kept:
         loss = tf.reduce_sum(x) * (hvd.rank() + 1.0)
     near(kept.gradient(loss, x), [hvd.rank() + 1.0] * 2)
+    with tf.GradientTape(persistent=True) as plain:
+        loss = tf.reduce_sum(x) * (hvd.rank() + 1.0)
+    wrapped = [hvd.DistributedGradientTape(plain, op=op) for op in (hvd.Sum, hvd.Average)]
+    for tape, expected in zip(wrapped, (hvd.size() * mean, mean)):  # each has its own settings
+        near(tape.gradient(loss, x), [expected] * 2)
     layer = tf.keras.layers.Dense(2)
     layer.build((None, 2))
     with hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=[layer], scale_local_gradients=False) as partial:
@@ -110,6 +115,7 @@ def check_rows_of_an_embedding():
     want = tf.convert_to_tensor(gradients(layer, False, everyones)) / hvd.size()
     mine = everyones[2 * hvd.rank():2 * hvd.rank() + 2]
     for call in (gradients, tf.function(gradients)):
+        near(tf.convert_to_tensor(call(layer, True, mine, compression=hvd.Compression.fp16)), want)  # rows have full precision
         got = call(layer, True, mine)
         assert isinstance(got, tf.IndexedSlices) and got.dense_shape is not None
         near(tf.convert_to_tensor(got), want)

@@ -275,7 +275,9 @@ class Reducer:
                     c.memmove(elements.address, values, elements.count * elements.dtype.itemsize)
 
     def _fail(self, error: BaseException, world: int) -> None:
-        failure = error if isinstance(error, HorovodInternalError) else HorovodInternalError(f"reducing gradients: {error}")
+        # A wrong argument is wrong again after a return to the last commit.
+        kept = isinstance(error, (HorovodInternalError, ValueError))
+        failure = error if kept else HorovodInternalError(f"reducing gradients: {error}")
         if failure is not error:
             failure.__cause__ = error
         with self._lock:
@@ -408,7 +410,7 @@ def reduce(reducer: Reducer, gradients: Sequence[Any]) -> List[Any]:
         for i in numbers:
             if reducer.is_table(i):
                 rows, elements, given = next(made), next(made), gradients[i]
-                results[i] = tf.IndexedSlices(tf.reshape(elements, [-1, *given.values.shape[1:]]), tf.cast(rows, given.indices.dtype),
+                results[i] = tf.IndexedSlices(tf.reshape(elements, [-1, *given.values.shape.as_list()[1:]]), tf.cast(rows, given.indices.dtype),
                                               given.dense_shape)
             else:
                 results[i] = next(made)

@@ -35,7 +35,7 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
             values = values / tf.cast(process_set.size(), values.dtype)
         return tf.IndexedSlices(values, indices, tensor.dense_shape)
     travels, context = compression.compress(tensors.check(tensor))
-    result, = mpi_ops._allreduce([travels], name, chosen, prescale_factor, postscale_factor, process_set, ignore_name_scope)
+    result, = mpi_ops._reduced([travels], name, chosen, prescale_factor, postscale_factor, process_set, ignore_name_scope)
     return compression.decompress(result, context)
 
 
@@ -54,7 +54,7 @@ def grouped_allreduce(tensors: Any, average: Optional[bool] = None, device_dense
                           postscale_factor=postscale_factor, name=None if name is None else f"{name}.{i}", process_set=process_set,
                           ignore_name_scope=ignore_name_scope) for i, one in enumerate(given)]
     pairs = [compression.compress(one) for one in mpi_ops._checked_list(given)]
-    results = mpi_ops._allreduce([pair[0] for pair in pairs], name, chosen, prescale_factor, postscale_factor, process_set, ignore_name_scope)
+    results = mpi_ops._reduced([pair[0] for pair in pairs], name, chosen, prescale_factor, postscale_factor, process_set, ignore_name_scope)
     return [compression.decompress(one, context) for one, (_, context) in zip(results, pairs)]
 
 
@@ -97,8 +97,8 @@ def broadcast_variables(variables: Any, root_rank: int, process_set: ProcessSet 
     values = [getattr(one, "_value", one) for one in found]  # of Keras's variables
     if any(not callable(getattr(one, "assign", None)) for one in values):
         raise ValueError("variables is a list of variables, as model.variables is")
-    moved = [one for one in values if one.dtype in tensors.TYPES]
-    rest = [one for one in values if one.dtype not in tensors.TYPES]
+    moved = [one for one in values if tf.as_dtype(one.dtype).base_dtype in tensors.TYPES]
+    rest = [one for one in values if tf.as_dtype(one.dtype).base_dtype not in tensors.TYPES]
     if rest:
         raise ValueError(f"variable '{rest[0].name}' is of {rest[0].dtype.name}, which no collective takes")
     names = [f"broadcast.{i}" for i in range(len(moved))]  # those of variables count what else a rank has made

@@ -72,12 +72,12 @@ def _kind(place: int, variable: Any, given: Any, how: How) -> Optional[Kind]:
         return None
     is_rows = isinstance(given, tf.IndexedSlices)
     dtype = given.values.dtype if is_rows else given.dtype
-    wire = getattr(how.compression, "wire", Wire.DEFAULT) if dtype == tf.float32 else Wire.DEFAULT
+    wire = getattr(how.compression, "wire", Wire.DEFAULT) if dtype == tf.float32 and not is_rows else Wire.DEFAULT
     known = tf.TensorShape(variable.shape) if is_rows or not given.shape.is_fully_defined() else given.shape
     if not known.is_fully_defined() or dtype not in tensors.TYPES:
         return None
     elements = known.num_elements()
-    rows = known[0] if is_rows else 0
+    rows = known.as_list()[0] if is_rows else 0
     return None if is_rows and not elements else Kind(f"{place}.{name_of(variable)}", dtype.name, elements, rows, int(wire))
 
 
@@ -161,7 +161,7 @@ def _reducer(kinds: List[Kind], how: How, skips: bool) -> Reducer:
 
 
 class _DistributedGradientTape:
-    """What a tape has besides its own."""
+    """What a tape has besides its own. The class is made for one tape: several may have the dict of one."""
     _aiacc_how: How
     _aiacc_local: Set[int]
     _aiacc_wrapped: Any
@@ -197,10 +197,9 @@ def DistributedGradientTape(gradtape: tf.GradientTape, device_dense: str = "", d
     how = checked_how(compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set, scale_local_gradients)
     wrapped = type(gradtape)
     methods = {key: value for key, value in _DistributedGradientTape.__dict__.items() if not key.startswith("__")}
-    cls = type(wrapped.__name__, (wrapped,), {**methods, "_aiacc_wrapped": wrapped})
+    cls = type(wrapped.__name__, (wrapped,), {**methods, "_aiacc_wrapped": wrapped, "_aiacc_how": how, "_aiacc_local": set()})
     made: Any = object.__new__(cls)
     made.__dict__ = gradtape.__dict__  # one tape under two names
-    made._aiacc_how, made._aiacc_local = how, set()
     return made
 
 

@@ -116,7 +116,7 @@ def _rows_of(shape: tf.TensorShape) -> tf.TensorShape:
 
 # --- allreduce
 
-def _allreduce(tensors: Tensors, name: Optional[str], op: int, prescale: float, postscale: float, process_set: ProcessSet,
+def _reduced(tensors: Tensors, name: Optional[str], op: int, prescale: float, postscale: float, process_set: ProcessSet,
                ignore_name_scope: bool = False) -> List[tf.Tensor]:
     checked_op(op)
     prescale, postscale = scales_of(prescale, postscale)
@@ -132,10 +132,16 @@ def _allreduce(tensors: Tensors, name: Optional[str], op: int, prescale: float, 
             return made
 
         def gradient(*upstream: tf.Tensor) -> Any:
-            return _allreduce(upstream, known.of_gradient(), op, prescale, postscale, process_set)
+            return _reduced(upstream, known.of_gradient(), op, prescale, postscale, process_set)
         return _execute(process_set, given, [(one.dtype, one.shape) for one in given], known, make), gradient
     results: List[tf.Tensor] = _differentiable(function, tensors)
     return results
+
+
+def _allreduce(tensor: Any, name: Optional[str] = None, op: int = Sum, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+               ignore_name_scope: bool = False, process_set: ProcessSet = global_process_set) -> tf.Tensor:
+    """Horovod's, which packages import."""
+    return _reduced([_tensors.check(tensor)], name, op, prescale_factor, postscale_factor, process_set, ignore_name_scope)[0]
 
 
 # --- allgather
@@ -152,7 +158,7 @@ def _allgather(tensors: Tensors, name: Optional[str], process_set: ProcessSet, i
             return made
 
         def gradient(*upstream: tf.Tensor) -> Any:
-            reduced = _allreduce(upstream, known.of_gradient(), Average, 1.0, 1.0, process_set)
+            reduced = _reduced(upstream, known.of_gradient(), Average, 1.0, 1.0, process_set)
             rows = tf.stack([tf.shape(one, tf.int64)[0] for one in given])
             counts = tf.reshape(_allgather([rows], known.of_gradient(), process_set)[0], [process_set.size(), len(given)])
             before = tf.reduce_sum(counts[:process_set.rank()], 0)
@@ -191,7 +197,7 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None, ignore_na
             return made
 
         def gradient(upstream: tf.Tensor) -> Any:
-            reduced, = _allreduce([upstream], known.of_gradient(), Average, 1.0, 1.0, process_set)
+            reduced, = _reduced([upstream], known.of_gradient(), Average, 1.0, 1.0, process_set)
             return reduced if basics.rank() == root else reduced * tf.zeros([], reduced.dtype)  # which keeps it in the graph
         return _execute(process_set, [given], [(given.dtype, given.shape)], known, make)[0], gradient
     return _differentiable(function, [_tensors.check(tensor)])
@@ -223,7 +229,7 @@ def alltoall(tensor: Any, splits: Any = None, name: Optional[str] = None, ignore
     given = _tensors.check(tensor)
     if splits is None:
         rows = tf.shape(given)[0] if given.shape.rank != 0 else tf.constant(0)
-        static = given.shape[0] if given.shape.rank else None
+        static = given.shape.as_list()[0] if given.shape.rank else None  # no Dimension, as with shapes of TensorFlow 1
         if static is not None:
             _known_splits(static, checked_set(process_set).size())
         return _alltoall(given, tf.fill([checked_set(process_set).size()], rows // process_set.size()), name, ignore_name_scope, process_set)[0]
@@ -300,8 +306,9 @@ def _reducescatter(tensors: Tensors, name: Optional[str], op: int, prescale: flo
 
         def shape_of(one: tf.Tensor) -> Any:
             found = _rows_of(one.shape).as_list() if one.shape.rank is not None else None
-            if found is not None and one.shape[0] is not None:
-                found[0] = shares(one.shape[0], process_set.size())[process_set.rank()]
+            rows = one.shape.as_list()[0] if found is not None else None
+            if found is not None and rows is not None:
+                found[0] = shares(rows, process_set.size())[process_set.rank()]
             return found
         return _execute(process_set, given, [(one.dtype, shape_of(one)) for one in given], known, make), gradient
     results: List[tf.Tensor] = _differentiable(function, tensors)

@@ -60,13 +60,18 @@ class _Passes:
         tf.cond(passed >= self.passes, last, another)
 
 
-def _step_of(owner: Any, gradients: Sequence[Any], variables: Sequence[Any], apply: Callable[[List[Any]], Any]) -> None:
-    """Reduces the gradients, and applies them. A step in which one of them is not finite on some rank changes no variable on any."""
+def is_in_graph_of_tensorflow_1() -> bool:
+    """Whose nodes run in a session, if somebody asks for them."""
+    return not tf.executing_eagerly() and not tf.inside_function()
+
+
+def _step_of(owner: Any, gradients: Sequence[Any], variables: Sequence[Any], apply: Callable[[List[Any]], Any]) -> Any:
+    """Reduces the gradients, and applies them: returns what that does. A step in which one of them is not finite on some rank changes no variable
+    on any."""
     checks = checks_nan()
     reduced, reducer = allreduce_gradients(gradients, variables, owner._aiacc_how, owner._aiacc_local, skips=checks)
     if not checks or reducer is None:
-        apply(reduced)
-        return
+        return apply(reduced)
     from aiacc.tensorflow._gradients import is_finite
     finite = is_finite(reducer, [one for one in reduced if one is not None])
     if not tf.executing_eagerly():
@@ -78,6 +83,7 @@ def _step_of(owner: Any, gradients: Sequence[Any], variables: Sequence[Any], app
         apply(reduced)
     else:
         warnings.warn(f"this step changes no variable on any rank: {reducer.not_finite}", RuntimeWarning, stacklevel=4)
+    return None
 
 
 def _iterations_of(optimizer: Any) -> Any:
@@ -97,13 +103,16 @@ class _DistributedOptimizer:
         """Gradients of this variable stay this rank's."""
         self._aiacc_local.add(reference(variable))
 
-    def _aiacc_apply(self, gradients: Sequence[Any], variables: Sequence[Any], apply: Callable[[List[Any]], Any]) -> None:
+    def _aiacc_apply(self, gradients: Sequence[Any], variables: Sequence[Any], apply: Callable[[List[Any]], Any]) -> Any:
+        if is_in_graph_of_tensorflow_1() and (self._aiacc_passes.passes > 1 or checks_nan()):
+            raise NotImplementedError("in a graph of TensorFlow 1, an optimizer of Keras in a DistributedOptimizer has one backward pass a step, and "
+                                      "no AIACC_NAN_CHECK: take one of tf.compat.v1.train, or execute eagerly")
         if self._aiacc_passes.passes == 1:
-            _step_of(self, gradients, variables, apply)
-            return
+            return _step_of(self, gradients, variables, apply)
         self._aiacc_passes.prepare(variables)
         self._aiacc_passes.then(gradients, variables, lambda sums: _step_of(self, sums, variables, apply),
                                 lambda: _iterations_of(self).assign_add(1))
+        return None
 
 
 @as_it_is
@@ -131,9 +140,9 @@ def _apply_gradients(self: Any, grads_and_vars: Any, *arguments: Any, **keywords
     if hasattr(self, "build") and not getattr(self, "built", True):
         with tf.init_scope():
             self.build(variables)
-    self._aiacc_apply([gradient for gradient, _ in pairs], variables,
-                      lambda reduced: self._aiacc_wrapped.apply_gradients(self, list(zip(reduced, variables)), *arguments, **keywords))
-    return self.iterations
+    done = self._aiacc_apply([gradient for gradient, _ in pairs], variables,
+                             lambda reduced: self._aiacc_wrapped.apply_gradients(self, list(zip(reduced, variables)), *arguments, **keywords))
+    return self.iterations if done is None else done
 
 
 def _registered_names() -> Any:
@@ -224,7 +233,7 @@ def _decide_together() -> None:
         if how is None or how.process_set._reduced_ranks() == 1:
             return finite
         known = tf.cast(finite, tf.int32)
-        return mpi_ops._allreduce([known], None, operations.Min, 1.0, 1.0, how.process_set)[0] > 0
+        return mpi_ops._reduced([known], None, operations.Min, 1.0, 1.0, how.process_set)[0] > 0
     scaled.check_finite = check_finite
 
 

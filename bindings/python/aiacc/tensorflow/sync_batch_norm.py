@@ -63,7 +63,7 @@ def _merged(count: tf.Tensor, mean: tf.Tensor, squares: tf.Tensor) -> Any:
     variance = tf.reduce_sum(gathered[:, 1 + channels:], 0) / total + tf.reduce_sum(shares * tf.math.squared_difference(means, joint), 0)
 
     def gradient(of_mean: tf.Tensor, of_variance: tf.Tensor) -> Tuple[tf.Tensor, ...]:
-        sums, = mpi_ops._allreduce([tf.stack([of_mean, of_variance]) / total], None, Sum, 1.0, 1.0, _SET)
+        sums, = mpi_ops._reduced([tf.stack([of_mean, of_variance]) / total], None, Sum, 1.0, 1.0, _SET)
         return tf.zeros_like(count), count * (sums[0] + 2 * sums[1] * (mean - joint)), sums[1]
     return (joint, variance), gradient
 

@@ -23,6 +23,8 @@ def check(given: Any, what: str = "tensor") -> tf.Tensor:
         found = tf.convert_to_tensor(given)
     except (TypeError, ValueError):
         raise refused(what, given, "a tensor, a variable, or what tf.convert_to_tensor takes") from None
+    if found.dtype != found.dtype.base_dtype:  # a variable of TensorFlow 1, which is no resource
+        found = tf.identity(found)
     if found.dtype not in TYPES:
         raise ValueError(f"{what} is of {found.dtype.name}; the types are {', '.join(kind.name for kind in TYPES)}")
     return found

@@ -34,6 +34,9 @@ def PartialDistributedOptimizer(optimizer: Any, name: Optional[str] = None, devi
 
 
 def _value(result: Any) -> Any:
+    """In a graph of TensorFlow 1 by the session of Keras 2."""
+    if _optimizer.is_in_graph_of_tensorflow_1():
+        return _tf.compat.v1.keras.backend.get_session().run(result)
     return result.numpy() if hasattr(result, "numpy") else result
 
 
@@ -57,7 +60,7 @@ def reducescatter(value: Any, name: Optional[str] = None, op: int = Average) -> 
 
 
 def broadcast_global_variables(root_rank: int) -> Any:
-    return functions.broadcast_global_variables(root_rank)
+    return _value(functions.broadcast_global_variables(root_rank))
 
 
 def load_model(filepath: Any, custom_optimizers: Any = None, custom_objects: Optional[Dict[str, Any]] = None, compression: Any = Compression.none,

@@ -11,6 +11,14 @@ from aiacc._horovod import basics
 from aiacc.tensorflow import functions
 from aiacc.tensorflow.functions import broadcast_variables, is_seed
 from aiacc.tensorflow.gradient_tape import reference
+from aiacc.tensorflow.optimizer import is_in_graph_of_tensorflow_1
+
+
+class _Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        if is_in_graph_of_tensorflow_1():
+            raise NotImplementedError(f"{type(self).__name__} does not work in a graph of TensorFlow 1 (disable_eager_execution): give all ranks the "
+                                      "first one's variables by broadcast_global_variables of this package")
 
 
 def _variables_of(optimizer: Any) -> List[Any]:
@@ -18,7 +26,7 @@ def _variables_of(optimizer: Any) -> List[Any]:
     return list(found() if callable(found) else found)
 
 
-class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class BroadcastGlobalVariablesCallback(_Callback):
     """All ranks begin with the root's variables, of the model and of its optimizer, behind the first batch: before it a model may have none.
     `local_variables`: what stays as it is. So do Keras's seeds, for ranks would leave out the same units of a Dropout."""
 
@@ -38,10 +46,8 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):  # type: ig
         broadcast_variables([one for one in wanted if reference(one) not in self._local and not is_seed(one)], root_rank=self.root_rank)
         self.broadcast_done = True
 
-    on_train_batch_end = on_batch_end
 
-
-class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class MetricAverageCallback(_Callback):
     """The metrics of an epoch are those of all ranks, on average. It stands before callbacks that read them."""
 
     def __init__(self, device: str = "") -> None:
@@ -59,7 +65,7 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
             logs[name] = float(mean) if one.ndim == 0 else mean
 
 
-class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class LearningRateScheduleCallback(_Callback):
     """The learning rate is `initial_lr` times `multiplier`, a function of the epoch, or a number whose power it is, from `start_epoch` to before `end_epoch`.
     `staircase`: it changes between epochs only; else with each batch, of `steps_per_epoch`. `momentum_correction`: momentum changes with the
     rate for a batch (Goyal et al., "Accurate, Large Minibatch SGD", 2017), where the optimizer's momentum is a variable, as in Keras 2."""
@@ -94,6 +100,7 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore
             momentum.assign(self.restore_momentum * self._rate() / before)
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        super().on_train_begin(logs)
         if not self.staircase and not self.steps_per_epoch:
             self.steps_per_epoch = (self.params or {}).get("steps")
             if not self.steps_per_epoch:
@@ -102,7 +109,7 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         self.current_epoch = epoch
 
-    def on_train_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+    def on_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if not self._is_in_range(self.current_epoch):
             return
         if not self.staircase:
@@ -110,7 +117,7 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore
         elif batch == 0:
             self._adjust(self.current_epoch)
 
-    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if self.restore_momentum is not None:
             self.model.optimizer.momentum.assign(self.restore_momentum)
             self.restore_momentum = None

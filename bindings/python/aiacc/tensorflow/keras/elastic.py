@@ -24,7 +24,7 @@ class CommitStateCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
         self.batches_remaining = self.batches_per_commit
 
-    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         self.batches_remaining -= 1
         if self.batches_remaining == 0:
             self.state.commit()
@@ -51,7 +51,7 @@ class UpdateBatchStateCallback(tf.keras.callbacks.Callback):  # type: ignore[mis
                 self.steps_per_epoch = self.params["steps"]
             self.params["steps"] = self.steps_per_epoch - self.state.batch
 
-    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         self.state.batch = batch
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
