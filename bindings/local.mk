@@ -220,6 +220,7 @@ python_package = \
 	bindings/python/aiacc/torch/_sparse_gradients.py \
 	bindings/python/aiacc/torch/_typed_future.py \
 	bindings/python/aiacc/torch/_used_rows.py \
+	bindings/python/aiacc/torch/_wrapping.py \
 	bindings/python/aiacc/torch/autograd.py \
 	bindings/python/aiacc/torch/backend.py \
 	bindings/python/aiacc/torch/build.py \

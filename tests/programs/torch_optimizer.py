@@ -50,6 +50,27 @@ def train(make, steps=4, tolerance=1e-5, before_step=None, **arguments):
     return model, optimizer
 
 
+def check_a_scheduler_that_was_made_before():
+    """It has put a `step` into the plain optimizer, which is not the one that reduces."""
+    model, reference = network(), network()
+    optimizers, schedules = [], []
+    for one in (model, reference):
+        optimizers.append(torch.optim.SGD(one.parameters(), lr=0.1, momentum=0.9))
+        schedules.append(torch.optim.lr_scheduler.StepLR(optimizers[-1], 2, 0.5))
+    optimizers[0] = hvd.DistributedOptimizer(optimizers[0], model.named_parameters())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for step in range(4):
+            for optimizer, its, data in zip(optimizers, (model, reference), (batch(step, hvd.rank()), joined(step))):
+                optimizer.zero_grad()
+                loss_of(its, data).backward()
+                optimizer.step()
+            for schedule in schedules:
+                schedule.step()
+            same(model, reference)
+    assert optimizers[0].param_groups[0]["lr"] == 0.025
+
+
 def sgd(parameters):
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01)
 

@@ -16,7 +16,8 @@ from aiacc.requests import _TICK_MS, Request, on_a_thread
 
 def checks_nan() -> bool:
     """Whether AIACC_NAN_CHECK is set: steps with gradients that are not finite are left out."""
-    return os.environ.get("AIACC_NAN_CHECK", "") not in ("", "0", "no", "off")
+    given = os.environ.get("AIACC_NAN_CHECK") or os.environ.get("PERSEUS_ALLREDUCE_NANCHECK") or ""
+    return given.lower() in ("1", "yes", "true", "on")
 
 
 class Wire(enum.IntEnum):

@@ -21,7 +21,7 @@ from aiacc._horovod.channel import Channel, canonical
 from aiacc._horovod.exceptions import HorovodInternalError
 from aiacc._horovod.process_sets import ProcessSet
 from aiacc.buffers import DType
-from aiacc.errors import NotFinite
+from aiacc.errors import InvalidHandle, NotFinite
 from aiacc.gradients import Engine, Wire
 from aiacc.tensorflow import _kernel
 from aiacc.tensorflow._kernel import TYPES, Array, Call
@@ -276,7 +276,7 @@ class Reducer:
 
     def _fail(self, error: BaseException, world: int) -> None:
         # A wrong argument is wrong again after a return to the last commit.
-        kept = isinstance(error, (HorovodInternalError, ValueError))
+        kept = isinstance(error, (HorovodInternalError, ValueError)) and not isinstance(error, InvalidHandle)
         failure = error if kept else HorovodInternalError(f"reducing gradients: {error}")
         if failure is not error:
             failure.__cause__ = error

@@ -52,11 +52,17 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
         return tuple(tf.reshape(one, shape) if given.get("keep_dims") else one for one in moments)  # type: ignore[return-value]
 
 
+@tf.custom_gradient  # type: ignore[misc]
+def _for_all(gathered: tf.Tensor) -> Any:
+    """Its gradient is the sum of all ranks', where that of an allgather is their average, as with Horovod."""
+    return tf.identity(gathered), lambda upstream: upstream * tf.cast(_SET.size(), upstream.dtype)
+
+
 def _merged(count: tf.Tensor, mean: tf.Tensor, squares: tf.Tensor) -> Any:
     """(mean, variance) of all ranks' elements, and the function of their gradients, from each rank's number of elements, mean, and sum of
     squared distances from that (Chan et al., "Updating formulae and a pairwise algorithm for computing sample variances", 1979)."""
     channels = mean.shape[0]
-    gathered, = mpi_ops._allgather([tf.concat([[count], mean, squares], 0)[tf.newaxis]], None, _SET)
+    gathered = _for_all(*mpi_ops._allgather([tf.concat([[count], mean, squares], 0)[tf.newaxis]], None, _SET))
     total = tf.maximum(tf.reduce_sum(gathered[:, 0]), tf.ones([], mean.dtype))
     shares, means = gathered[:, :1] / total, gathered[:, 1:1 + channels]
     joint = tf.reduce_sum(shares * means, 0)

@@ -9,6 +9,7 @@ import torch
 from aiacc.torch import mpi_ops
 from aiacc.torch._adasum import check_ranks
 from aiacc.torch._operations import Adasum
+from aiacc.torch._wrapping import adopt, count_step
 
 
 class _AdasumOptimizer(torch.optim.Optimizer):
@@ -27,6 +28,7 @@ class _AdasumOptimizer(torch.optim.Optimizer):
         yield
 
     def step(self, closure: Optional[Callable[[], float]] = None) -> Any:  # type: ignore[override]
+        count_step(self)
         if not self._process_set.included() or self._process_set.size() == 1:
             return self._wrapped.step(self, closure)
         parameters = list(self._parameter_names)
@@ -44,6 +46,6 @@ def adasum_optimizer(optimizer: Any, wrapped: Any, names: Dict[torch.Tensor, str
     check_ranks(process_set.size())
     methods = {key: value for key, value in _AdasumOptimizer.__dict__.items() if key not in ("__dict__", "__weakref__", "__doc__", "__module__")}
     made: Any = object.__new__(type(wrapped.__name__, (wrapped,), {**methods, "_wrapped": wrapped, "__doc__": wrapped.__doc__}))
-    made.__dict__.update(optimizer.__dict__)
+    adopt(made, optimizer)
     made._parameter_names, made._compression, made._process_set = names, compression, process_set
     return made

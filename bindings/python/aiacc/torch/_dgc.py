@@ -88,7 +88,9 @@ class DGC:
         wanted = max(1, math.ceil(total * ratio))
         if wanted >= total:
             return torch.arange(total, device=magnitudes.device)
-        stride = total // max(1, math.ceil(total * self._sample_ratio), math.ceil(2.0 / ratio)) - 1 | 1  # odd, as most sizes of dimensions are even
+        stride = max(1, total // max(1, math.ceil(total * self._sample_ratio), math.ceil(2.0 / ratio)))
+        while math.gcd(stride, total) > 1:  # or a sample might have one place of each kernel only
+            stride -= 1
         sample = magnitudes[self._random.randrange(stride)::stride] if stride > 1 else magnitudes
         least = torch.finfo(magnitudes.dtype).tiny
         threshold = max(least, float(torch.topk(sample, max(1, math.ceil(sample.numel() * ratio)), sorted=False).values.min()))
@@ -120,13 +122,16 @@ class Chosen:
         self.submitted = False
         self._before: Dict[str, torch.Tensor] = {}  # what a step that is left out had found
         self._keeps_before = checks_nan()
-        self._decay: Optional[torch.Tensor] = None  # what weight decay adds in this step
+        self._gradient: Optional[torch.Tensor] = None  # the results, from step to step in one memory
+        self._group: Dict[str, Any] = {}
         self.index = engine.add(name, parameter.numel(), DType(tensors.type_of(parameter.dtype)), op, *scales, row_elements=1)
 
     def group(self) -> Dict[str, Any]:
         """The optimizer's, whose values may change from step to step."""
-        found: Dict[str, Any] = next(group for group in self._optimizer().param_groups if any(one is self.parameter for one in group["params"]))  # type: ignore[union-attr]
-        return found.get("dgc_whole", found)
+        groups = self._optimizer().param_groups  # type: ignore[union-attr]
+        if not any(group is self._group for group in groups):
+            self._group = next((group for group in groups if any(one is self.parameter for one in group["params"])), self._group)
+        return self._group
 
     def _state(self, name: str) -> torch.Tensor:
         state = self._optimizer().state[self.parameter]  # type: ignore[union-attr]
@@ -143,7 +148,9 @@ class Chosen:
             gradient = torch.zeros_like(self.parameter) if self.parameter.grad is None else self.parameter.grad
             gradient = (gradient.to_dense() if gradient.layout != torch.strided else gradient).reshape(-1)
             if self.how.gradient_clipping is not None:
-                gradient = self.how.gradient_clipping(gradient)
+                gradient = self.how.gradient_clipping(gradient.clone())  # backward may need its memory still
+                if not isinstance(gradient, torch.Tensor) or gradient.shape != (self.parameter.numel(),):
+                    raise ValueError("gradient_clipping returns a gradient of the same size")
             velocity, residual = self._state(VELOCITY), self._state(RESIDUAL)
             self._before = {VELOCITY: velocity.clone(), RESIDUAL: residual.clone()} if self._keeps_before else {}
             if not math.isfinite(float(gradient.sum())):  # as a sum may be of finite ones, too
@@ -170,61 +177,56 @@ class Chosen:
         self.submitted = True
 
     def give(self, engine: Engine, is_left_out: bool) -> None:
-        """What all ranks have sent is the parameter's gradient."""
-        self.submitted, self._decay = False, None
+        """What all ranks have sent is the parameter's gradient, in memory of its own: that of backward may be others', too."""
+        self.submitted = False
         with torch.no_grad():
             if is_left_out:
                 for name, value in self._before.items():
                     self._state(name).copy_(value)
-                self._before = {}
+            self._before = {}
+            if is_left_out:
                 return
             sent, places, values = engine.rows(self.index)
-            gradient = self.parameter.grad
-            if gradient is None or gradient.layout != torch.strided:
-                gradient = torch.zeros_like(self.parameter)  # in the parameter's order of elements
-            gradient = gradient.detach()
-            flat = gradient.view(-1).zero_() if gradient.is_contiguous() else torch.zeros_like(gradient, memory_format=torch.contiguous_format).view(-1)
+            made = self._gradient
+            if made is None or made.dtype != self.parameter.dtype or made.device != self.parameter.device:
+                made = self._gradient = torch.zeros_like(self.parameter)  # in the parameter's order of elements
+            flat = made.view(-1).zero_() if made.is_contiguous() else torch.zeros_like(made, memory_format=torch.contiguous_format).view(-1)
             if sent:
                 flat[at_address(places, sent, torch.int64).to(flat.device)] = at_address(values, sent, self.dtype).to(flat.device, flat.dtype)
-            if not gradient.is_contiguous():
-                gradient.copy_(flat.view(gradient.shape))
-            self.parameter.grad = gradient
-            self._add_decay()
-
-    def _add_decay(self) -> None:
-        """To this rank's, as the parameters of all are the same: with a momentum of its own, which is that of a sum."""
-        group = self.group()
-        share, momentum = group["weight_decay"], group["momentum"]
-        if share:
-            decay = self._state(DECAY).view_as(self.parameter)
-            decay.mul_(momentum).add_(self.parameter, alpha=share)
-            self._decay = self.parameter * share + decay * momentum if group["nesterov"] else decay
+            if not made.is_contiguous():
+                made.copy_(flat.view(made.shape))
+            self.parameter.grad = made.detach()
 
     def move(self) -> None:
-        """The optimizer has used the gradient."""
-        if self._decay is not None:
-            with torch.no_grad():
-                self.parameter.sub_(self._decay * self.group()["lr"])
+        """The optimizer's step of this parameter. Weight decay has a momentum of its own on each rank, which is that of a sum, as the parameters of
+        all ranks are the same."""
+        gradient, group = self.parameter.grad, self.group()
+        if gradient is None:
+            return
+        with torch.no_grad():
+            rate, share, momentum = float(group["lr"]), group["weight_decay"], group["momentum"]
+            if share:
+                decay = self._state(DECAY).view_as(self.parameter)
+                decay.mul_(momentum).add_(self.parameter, alpha=share)
+                self.parameter.add_(self.parameter * share + decay * momentum if group["nesterov"] else decay, alpha=-rate)
+            self.parameter.add_(gradient, alpha=-rate)
 
     def leave(self) -> None:
         """Nothing of the parameter's is in the engine's memory."""
 
 
 @contextlib.contextmanager
-def without_momentum(optimizer: Any, chosen: List[Chosen]) -> Iterator[None]:
-    """A step of the optimizer, without its momentum and weight decay where the gradients contain them."""
-    ours = {one.parameter for one in chosen}
-    groups = optimizer.param_groups
-    made = []
-    for group in groups:
-        inside = [one for one in group["params"] if one in ours]
-        made.append({**group, "params": [one for one in group["params"] if one not in ours]})
-        if inside:
-            made.append({**group, "params": inside, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0, "dgc_whole": group})
-    optimizer.param_groups = made
+def moved_by_themselves(optimizer: Any, chosen: List[Chosen]) -> Iterator[None]:
+    """A step of the optimizer, which makes that of the other parameters: the gradients of these contain momentum. They have moved before it, and
+    have no gradient in it."""
+    check_optimizer(optimizer)
+    for one in chosen:
+        one.move()
+    gradients = [one.parameter.grad for one in chosen]
+    for one in chosen:
+        one.parameter.grad = None
     try:
         yield
     finally:
-        optimizer.param_groups = groups
-    for one in chosen:
-        one.move()
+        for one, gradient in zip(chosen, gradients):
+            one.parameter.grad = gradient

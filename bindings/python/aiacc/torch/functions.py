@@ -12,6 +12,7 @@ from aiacc._horovod.calls import allgather_object, broadcast_object, root_in_set
 from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.torch import mpi_ops
 from aiacc.torch._dgc import OWN_STATE
+from aiacc.torch._wrapping import wrapped_class
 
 
 def broadcast_parameters(params: Any, root_rank: int, process_set: ProcessSet = global_process_set) -> None:
@@ -35,7 +36,6 @@ def broadcast_parameters(params: Any, root_rank: int, process_set: ProcessSet = 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: Optional[torch.nn.Module] = None,
                               process_set: ProcessSet = global_process_set) -> None:
     """In place: state and hyperparameters of the root's optimizer. State that a rank lacks is created; what is each rank's own stays (DGC's)."""
-    from aiacc.torch.optimizer import wrapped_class
     if not callable(getattr(optimizer, "state_dict", None)) or not hasattr(optimizer, "param_groups"):
         raise refused("optimizer", optimizer, "an optimizer of torch")
     if isinstance(optimizer, torch.optim.LBFGS):

@@ -16,10 +16,11 @@ from aiacc.gradients import Wire
 from aiacc.torch import mpi_ops, tensors
 from aiacc.torch import _operations as operations
 from aiacc.torch._adasum_optimizer import adasum_optimizer
-from aiacc.torch._dgc import DGC, check_optimizer, without_momentum
+from aiacc.torch._dgc import DGC, check_optimizer, moved_by_themselves
 from aiacc.torch._gradients import Reducer, Slot, dense_strides
 from aiacc.torch._operations import Average, Join, Sum
 from aiacc.torch._sparse_gradients import Table, check_tables
+from aiacc.torch._wrapping import adopt, count_step, wrapped_class
 from aiacc.torch.compression import checked as checked_compression
 from aiacc.torch.compression import BF16Compressor, Compression, FP16Compressor, NoneCompressor
 
@@ -27,11 +28,6 @@ from aiacc.torch.compression import BF16Compressor, Compression, FP16Compressor,
 _WIRES: Dict[Any, Tuple[Wire, torch.dtype]] = {FP16Compressor: (Wire.FLOAT16, torch.float16), BF16Compressor: (Wire.BFLOAT16, torch.bfloat16)}
 
 _made = 0  # optimizers of this process: each has a channel of its own
-
-
-def wrapped_class(optimizer: torch.optim.Optimizer) -> Any:
-    """The user's class below a DistributedOptimizer."""
-    return getattr(type(optimizer), "_wrapped", type(optimizer))
 
 
 class _LeftOut(Exception):
@@ -215,6 +211,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def step(self, closure: Optional[Callable[[], float]] = None) -> Any:  # type: ignore[override]
         """With a closure, each of its evaluations is followed by synchronize(), so that the optimizer sees the gradients of all ranks."""
+        count_step(self)
         if self._should_synchronize:
             if self._synchronized:
                 warnings.warn("optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(): gradients are reduced twice")
@@ -225,12 +222,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if self._left_out:
             self._left_out = False
             return None
-        with self._gradients_with_momentum():
-            return self._wrapped.step(self, closure)
-
-    def _gradients_with_momentum(self) -> Any:
         chosen = [] if self._reducer is None else self._reducer.chosen()
-        return without_momentum(self, chosen) if chosen else contextlib.nullcontext()
+        if not chosen:
+            return self._wrapped.step(self, closure)
+        with moved_by_themselves(self, chosen):
+            return self._wrapped.step(self, closure)
 
     def _step_with(self, closure: Callable[[], float]) -> Any:
         if isinstance(self._compression, DGC):  # torch.optim.SGD evaluates it once, before all else
@@ -390,6 +386,6 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
     methods = {key: value for key, value in _DistributedOptimizer.__dict__.items() if key not in ("__dict__", "__weakref__", "__doc__", "__module__")}
     cls: Any = type(wrapped.__name__, (wrapped,), {**methods, "_wrapped": wrapped, "__doc__": wrapped.__doc__})
     made = object.__new__(cls)
-    made.__dict__.update(optimizer.__dict__)
+    adopt(made, optimizer)
     made._set_up(names, compression, backward_passes_per_step, op, gradient_predivide_factor, made_groups, sparse_as_dense, process_set)
     return made

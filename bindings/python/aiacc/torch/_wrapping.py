@@ -1,0 +1,25 @@
+"""An optimizer that is another one with more methods."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def wrapped_class(optimizer: torch.optim.Optimizer) -> Any:
+    """The user's class below a DistributedOptimizer."""
+    return getattr(type(optimizer), "_wrapped", type(optimizer))
+
+
+def adopt(made: Any, optimizer: torch.optim.Optimizer) -> None:
+    """`made` has all that the given one has, but the `step` that a scheduler of learning rates puts into an optimizer."""
+    made.__dict__.update({name: value for name, value in optimizer.__dict__.items() if name != "step"})
+    made._given = optimizer
+
+
+def count_step(made: Any) -> None:
+    """For schedulers that were made for the given one: they warn if it has made no step."""
+    given = made._given.__dict__
+    given["_opt_called"] = True
+    if "_step_count" in given:  # of torch 1
+        given["_step_count"] += 1
