@@ -162,7 +162,7 @@ class Chosen:
                 velocity.add_(gradient).mul_(group["momentum"])
                 residual.add_(gradient)
             else:
-                velocity.mul_(group["momentum"]).add_(gradient)
+                torch.add(gradient, velocity, alpha=group["momentum"], out=velocity)
             residual.add_(velocity)
             places = self.how.choose(residual.abs())
             values = residual[places]
