@@ -28,6 +28,7 @@ SHORTEST = {
     "gradient-priorities": "--model resnet50 --rate 10gbit --compute 0.01 --warmup 1 --steps 1",
     "softmax": f"--places 2x1 --classes 999 --steps 1 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
     "rows": f"--places 2 --tables 100x4:10 --steps 2 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
+    "tensorflow": f"--subjects tape --places 2 --compute 0.01 --steps 1 --warmup 2 --rounds 1 --python {shlex.quote(str(BUILD / 'tensorflow-venv/bin/python'))}",
     "kvstore": "--mxnet '' --places 1x2 --settings plain,sgd --sizes 1K --rounds 1",
     "syncbn": f"--program {shlex.quote(str(BUILD / 'bench_syncbn'))} --places 2 --channels 8 --calls 10 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
 }
@@ -110,6 +111,8 @@ def test_a_benchmark_of_the_figures_runs(name, flags):
         pytest.skip(str(namespace_hosts.unavailable()))
     if name in ("gradients", "rows", "softmax", "syncbn") and not (BUILD / "torch-venv").exists():
         pytest.skip("needs `make torch-venv`")
+    if name == "tensorflow" and not (BUILD / "tensorflow-venv").exists():
+        pytest.skip("needs `make tensorflow-venv`")
     if not (STAGE / "include/aiacc/aiacc.h").exists() or not (SOURCE / "bench/host/run").exists():
         pytest.skip("not part of this build")
     words = [program_of(name), STAGE, *shlex.split(flags), *shlex.split(SHORTEST[name])]
