@@ -1,6 +1,7 @@
 """An optimizer that is another one with more methods."""
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -14,12 +15,15 @@ def wrapped_class(optimizer: torch.optim.Optimizer) -> Any:
 def adopt(made: Any, optimizer: torch.optim.Optimizer) -> None:
     """`made` has all that the given one has, but the `step` that a scheduler of learning rates puts into an optimizer."""
     made.__dict__.update({name: value for name, value in optimizer.__dict__.items() if name != "step"})
-    made._given = optimizer
+    made._given = weakref.ref(optimizer)  # which a scheduler holds, if there is one
 
 
 def count_step(made: Any) -> None:
     """For schedulers that were made for the given one: they warn if it has made no step."""
-    given = made._given.__dict__
+    optimizer = made._given()
+    if optimizer is None:
+        return
+    given = optimizer.__dict__
     given["_opt_called"] = True
     if "_step_count" in given:  # of torch 1
         given["_step_count"] += 1
