@@ -10,7 +10,7 @@ from torch_checks import run
 from wrong_arguments import ODD, refused, refuses_each
 
 ANYTHING = {"obj", "average", "sparse_as_dense", "shuffle", "fp16", "averaged", "ext_env_var", "pkg_path", "ext_base_name", "verbose", "mark_cycles",
-            "model", "affine", "track_running_stats", "eps", "momentum"}  # objects, and what is taken as true or false or by torch
+            "model", "momentum_masking", "affine", "track_running_stats", "eps", "momentum"}  # objects, and what is taken as true or false or by torch
 
 
 def model():
@@ -66,7 +66,7 @@ def check_the_sentences():
     assert refused(hvd.allreduce, "process_set", [0, 1], tensor) == \
         "process_set is of list: it is a ProcessSet, as add_process_set returns it for a list of ranks"
     assert refused(hvd.allreduce, "compression", "fp16", tensor) == \
-        "compression is 'fp16': it is Compression.none, Compression.fp16, Compression.bf16, or has compress and decompress as these do"
+        "compression is 'fp16': it is Compression.none, Compression.fp16, Compression.bf16, with SGD in a DistributedOptimizer a DGC, or has compress and decompress as these do"
     optimizer = {"optimizer": GIVEN["optimizer"]()}
     assert refused(hvd.DistributedOptimizer, "compression", "fp16", optimizer).startswith("compression is 'fp16'")
     assert refused(hvd.DistributedOptimizer, "process_set", [0, 1], optimizer).startswith("process_set is of list")

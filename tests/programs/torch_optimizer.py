@@ -4,6 +4,7 @@ import hang_report
 hang_report.after(250)
 
 import copy
+import gc
 import os
 import sys
 import warnings
@@ -48,6 +49,15 @@ def train(make, steps=4, tolerance=1e-5, before_step=None, **arguments):
         plain.step()
         same(model, reference, tolerance)
     return model, optimizer
+
+
+def check_an_optimizer_that_was_dropped_and_is_collected_on_one_rank_only():
+    gc.disable()
+    hvd.DistributedOptimizer(sgd(network().parameters()))
+    if hvd.rank() == 0:
+        gc.collect()
+    hvd.join()
+    gc.enable()
 
 
 def check_a_scheduler_that_was_made_before():

@@ -1,6 +1,7 @@
 """A rank that has no more data."""
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Any, Callable, List
 
@@ -13,6 +14,7 @@ from aiacc._horovod.process_sets import global_process_set
 def join(operation: Join, tasks: List[Callable[[], Any]], begun: int) -> int:
     """Takes part in the others' operations until all have joined: `operation` in those of the channel, and each of `tasks` in those of an
     engine, beside it, as others may be in any of them. `begun`: how many reductions on engines this rank has begun. The rank that joined last."""
+    gc.collect()  # an optimizer that was dropped before its first step may be there still, on some ranks: these would wait for the others in it
     operation.own_number, global_process_set._begun_at_join = begun - global_process_set._begun_at_join, begun
     failures: List[BaseException] = []
 
