@@ -11,7 +11,7 @@ from python_support import ENVIRONMENT, PATIENCE_S, SOURCE, TENSORFLOW_ENVIRONME
 PROGRAMS = ["tensorflow_collectives.py", "tensorflow_training.py", "tensorflow_keras.py"]
 
 
-# Of what Keras does, batch normalisation alone depends on the number of ranks.
+# They take long: on three ranks, of Keras's checks only that of batch normalisation.
 @pytest.mark.parametrize("ranks, programs", [(1, PROGRAMS), (2, [*PROGRAMS, "tensorflow_arguments.py"]),
                                              (3, [*PROGRAMS[:2], f"{PROGRAMS[2]}:check_batch_normalisation"])], ids=["1", "2", "3"])
 def test_collectives_gradients_and_training(ranks, programs):

@@ -16,7 +16,7 @@ from aiacc.torch._dgc import RESIDUAL, VELOCITY
 from torch_checks import close, raises, run, same
 from torch_optimizer import batch, loss_of, network, train
 
-EXACT = {"sample_ratio": 1.0, "compress_upper_bound": 1.0}  # the magnitude from which elements are chosen is no estimate
+EXACT = {"sample_ratio": 1.0, "compress_upper_bound": 1.0}  # the magnitude from which elements are selected is no estimate
 
 
 def gradient(step, rank, shape=(7, 9)):
@@ -100,7 +100,7 @@ def check_all_elements_are_sgd_of_the_joined_batch():
     train(lambda parameters: torch.optim.SGD(parameters, lr=0.1), steps=4, compression=hvd.DGC(compress_ratio=1.0))
 
 
-def check_how_many_are_chosen():
+def check_how_many_are_selected():
     made = torch.Generator().manual_seed(5)
     normal = torch.randn(100000, generator=made)
     few = torch.zeros(100000)
@@ -109,20 +109,20 @@ def check_how_many_are_chosen():
         for ratio in (0.001, 0.01, 0.25, 1.0):
             for sample_ratio in (0.01, 1.0):
                 magnitudes = values.abs()
-                places = hvd.DGC(compress_ratio=ratio, sample_ratio=sample_ratio).choose(magnitudes)
-                assert 0.8 * ratio * 100000 <= len(places) <= max(1.3 * ratio * 100000, 1), (ratio, len(places))
-                assert (places[1:] > places[:-1]).all(), "ascending, none twice"
+                indices = hvd.DGC(compress_ratio=ratio, sample_ratio=sample_ratio).select(magnitudes)
+                assert 0.8 * ratio * 100000 <= len(indices) <= max(1.3 * ratio * 100000, 1), (ratio, len(indices))
+                assert (indices[1:] > indices[:-1]).all(), "ascending, none twice"
                 if sample_ratio == 1.0:
                     rest = magnitudes.clone()
-                    rest[places] = 0.0
-                    assert rest.max() <= magnitudes[places].min()
+                    rest[indices] = 0.0
+                    assert rest.max() <= magnitudes[indices].min()
     dgc = hvd.DGC(compress_ratio=0.001)
-    assert len(dgc.choose(torch.zeros(1000))) == 0
-    assert len(dgc.choose(torch.full((100000,), 3.0))) == 100
-    assert dgc.choose(few).tolist() == few.nonzero().flatten().tolist()
-    assert dgc.choose(torch.tensor([0.0, 2.0, 1.0])).tolist() == [1]
+    assert len(dgc.select(torch.zeros(1000))) == 0
+    assert len(dgc.select(torch.full((100000,), 3.0))) == 100
+    assert dgc.select(few).tolist() == few.nonzero().flatten().tolist()
+    assert dgc.select(torch.tensor([0.0, 2.0, 1.0])).tolist() == [1]
     before = torch.get_rng_state()
-    dgc.choose(normal.abs())
+    dgc.select(normal.abs())
     assert (torch.get_rng_state() == before).all()
 
 

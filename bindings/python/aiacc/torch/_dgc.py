@@ -15,6 +15,7 @@ from aiacc.buffers import DType, Op
 from aiacc.gradients import Engine, checks_nan
 from aiacc.torch import tensors
 from aiacc.torch._memory import at_address
+from aiacc.torch._sparse_gradients import Rows
 
 VELOCITY, RESIDUAL, DECAY = "dgc_velocity", "dgc_residual", "dgc_decay"  # of a parameter, in the optimizer's state
 OWN_STATE = (VELOCITY, RESIDUAL)  # each rank has its own
@@ -32,12 +33,12 @@ class DGC:
     """A `compression` of DistributedOptimizer, for torch.optim.SGD: of each gradient of float32 or float64 with two dimensions and more, a
     share of the elements travels.
 
-    A rank adds its gradients up (the residual) with the optimizer's momentum, which is applied before elements are chosen, not to the sum of all ranks,
+    A rank adds its gradients up (the residual) with the optimizer's momentum, which is applied before elements are selected, not to the sum of all ranks,
     and sends the elements of the largest magnitude. What was sent begins at 0 again, and so does its momentum if `momentum_masking`. A
     parameter's `grad` is then the sum or average of what was sent, zeros elsewhere, and contains momentum. Weight decay is added behind it. Other gradients
     are reduced whole.
 
-    `compress_ratio`: the share that travels. The magnitude from which elements are chosen is estimated from `sample_ratio` of them, and adapted,
+    `compress_ratio`: the share that travels. The magnitude from which elements are selected is estimated from `sample_ratio` of them, and adapted,
     `max_adaptation_iters` times at most, until there are between `compress_lower_bound` and `compress_upper_bound` times as many as wanted;
     of more than that the largest are taken. `gradient_clipping`: is called with each rank's gradient, flat, before it is added up, and returns
     the one to be used; by the paper to a threshold of 1 / sqrt(ranks) of the whole one's. `warmup_epochs`, `warmup_coeff`: see
@@ -82,8 +83,8 @@ class DGC:
     def takes(self, parameter: torch.Tensor) -> bool:
         return parameter.dim() > 1 and parameter.numel() > 0 and parameter.dtype in _TYPES
 
-    def choose(self, magnitudes: torch.Tensor) -> torch.Tensor:
-        """The places of the largest, ascending: about compress_ratio of them, none where there is only 0."""
+    def select(self, magnitudes: torch.Tensor) -> torch.Tensor:
+        """The indices of the largest, ascending: about compress_ratio of them, none where there is only 0."""
         total, ratio = magnitudes.numel(), self.compress_ratio
         wanted = max(1, math.ceil(total * ratio))
         if wanted >= total:
@@ -95,13 +96,13 @@ class DGC:
         least = torch.finfo(magnitudes.dtype).tiny
         threshold = max(least, float(torch.topk(sample, max(1, math.ceil(sample.numel() * ratio)), sorted=False).values.min()))
         for _ in range(self._adaptations):
-            places = (magnitudes >= threshold).nonzero().view(-1)
-            if len(places) > self._upper * wanted:
-                return places[torch.topk(magnitudes[places], wanted, sorted=False).indices].sort().values
-            if len(places) >= self._lower * wanted or threshold <= least:
+            indices = (magnitudes >= threshold).nonzero().view(-1)
+            if len(indices) > self._upper * wanted:
+                return indices[torch.topk(magnitudes[indices], wanted, sorted=False).indices].sort().values
+            if len(indices) >= self._lower * wanted or threshold <= least:
                 break
             threshold = max(least, threshold * self._lower)
-        return places
+        return indices
 
 
 def check_optimizer(optimizer: Any) -> None:
@@ -113,13 +114,12 @@ def check_optimizer(optimizer: Any) -> None:
                 raise ValueError(f"DGC: {name} of the optimizer is {group[name]}, which Deep Gradient Compression does not have")
 
 
-class Chosen:
-    """The gradient of a parameter, of which elements travel: rows of a table with one element each."""
+class Sparsified(Rows):
+    """The gradient of a parameter, of which elements travel: rows with one element each."""
 
     def __init__(self, engine: Engine, name: str, parameter: torch.Tensor, op: Op, scales: Tuple[float, float], how: DGC, optimizer: Any) -> None:
         self.parameter, self.how, self._optimizer = parameter, how, weakref.ref(optimizer)
         self.dtype = parameter.dtype  # on the wire, also where the model gets another type
-        self.submitted = False
         self._before: Dict[str, torch.Tensor] = {}  # what a step that is left out had found
         self._keeps_before = checks_nan()
         self._gradient: Optional[torch.Tensor] = None  # the results, from step to step in one memory
@@ -164,40 +164,35 @@ class Chosen:
             else:
                 torch.add(gradient, velocity, alpha=group["momentum"], out=velocity)
             residual.add_(velocity)
-            places = self.how.choose(residual.abs())
-            values = residual[places]
-            residual[places] = 0.0
+            indices = self.how.select(residual.abs())
+            values = residual[indices]
+            residual[indices] = 0.0
             if self.how.momentum_masking:
-                velocity[places] = 0.0
-            return places.cpu(), values.to("cpu", self.dtype)
+                velocity[indices] = 0.0
+            return indices.cpu(), values.to("cpu", self.dtype)
 
-    def send(self, engine: Engine, prepared: Tuple[torch.Tensor, torch.Tensor]) -> None:
-        places, values = prepared
-        engine.submit_rows(self.index, tensors.buffer_of(places), tensors.buffer_of(values), wants_request=False)
-        self.submitted = True
-
-    def give(self, engine: Engine, is_left_out: bool) -> None:
-        """What all ranks have sent is the parameter's gradient, in memory of its own: that of backward may be others', too."""
-        self.submitted = False
+    def roll_back(self) -> None:
+        """The step is left out on all ranks: what this one had before it is back."""
         with torch.no_grad():
-            if is_left_out:
-                for name, value in self._before.items():
-                    self._state(name).copy_(value)
-            self._before = {}
-            if is_left_out:
-                return
-            sent, places, values = engine.rows(self.index)
+            for name, value in self._before.items():
+                self._state(name).copy_(value)
+
+    def give(self, engine: Engine) -> None:
+        """What all ranks have sent is the parameter's gradient, in memory of its own: that of backward may be others', too."""
+        self.submitted, self._before = False, {}
+        with torch.no_grad():
+            sent, indices, values = engine.rows(self.index)
             made = self._gradient
             if made is None or made.dtype != self.parameter.dtype or made.device != self.parameter.device:
                 made = self._gradient = torch.zeros_like(self.parameter)  # in the parameter's order of elements
             flat = made.view(-1).zero_() if made.is_contiguous() else torch.zeros_like(made, memory_format=torch.contiguous_format).view(-1)
             if sent:
-                flat[at_address(places, sent, torch.int64).to(flat.device)] = at_address(values, sent, self.dtype).to(flat.device, flat.dtype)
+                flat[at_address(indices, sent, torch.int64).to(flat.device)] = at_address(values, sent, self.dtype).to(flat.device, flat.dtype)
             if not made.is_contiguous():
                 made.copy_(flat.view(made.shape))
             self.parameter.grad = made.detach()
 
-    def move(self) -> None:
+    def update(self) -> None:
         """The optimizer's step of this parameter. Weight decay has a momentum of its own on each rank, which is that of a sum, as the parameters of
         all ranks are the same."""
         gradient, group = self.parameter.grad, self.group()
@@ -211,22 +206,19 @@ class Chosen:
                 self.parameter.add_(self.parameter * share + decay * momentum if group["nesterov"] else decay, alpha=-rate)
             self.parameter.add_(gradient, alpha=-rate)
 
-    def leave(self) -> None:
-        """Nothing of the parameter's is in the engine's memory."""
-
 
 @contextlib.contextmanager
-def moved_by_themselves(optimizer: Any, chosen: List[Chosen]) -> Iterator[None]:
-    """A step of the optimizer, which makes that of the other parameters: the gradients of these contain momentum. They have moved before it, and
-    have no gradient in it."""
+def updated_first(optimizer: Any, sparsified: List[Sparsified]) -> Iterator[None]:
+    """Around a step of the optimizer, which would give these gradients momentum once more: their parameters are updated before it, and have no
+    gradient in it."""
     check_optimizer(optimizer)
-    for one in chosen:
-        one.move()
-    gradients = [one.parameter.grad for one in chosen]
-    for one in chosen:
+    for one in sparsified:
+        one.update()
+    gradients = [one.parameter.grad for one in sparsified]
+    for one in sparsified:
         one.parameter.grad = None
     try:
         yield
     finally:
-        for one, gradient in zip(chosen, gradients):
+        for one, gradient in zip(sparsified, gradients):
             one.parameter.grad = gradient

@@ -16,7 +16,7 @@ from aiacc.errors import NotFinite
 from aiacc.gradients import Engine, Wire
 from aiacc.groups import Group
 from aiacc.torch import tensors
-from aiacc.torch._dgc import DGC, Chosen
+from aiacc.torch._dgc import DGC, Sparsified
 from aiacc.torch._memory import at_address
 from aiacc.torch._operations import OPS
 from aiacc.torch._sparse_gradients import Table
@@ -117,7 +117,7 @@ class Slot:
         self.stays = place is not None
         self.submitted = True
 
-    def give(self, engine: Engine, is_left_out: bool) -> None:
+    def give(self, engine: Engine) -> None:
         """The result is the parameter's gradient, and sparse if that was: optimizers of sparse gradients take no other."""
         self.submitted = False
         self.held.clear()
@@ -141,7 +141,7 @@ class Reducer:
     def __init__(self, group: Group, name: str, op: int, prescale: float, postscale: float) -> None:
         self.engine = Engine(group, name)
         self.op, self.scales = op, (prescale, postscale)
-        self.slots: Dict[torch.Tensor, Union[Slot, Table, Chosen]] = {}
+        self.slots: Dict[torch.Tensor, Union[Slot, Table, Sparsified]] = {}
         self.steps = 0
 
     def add(self, name: str, parameter: torch.Tensor, dtype: torch.dtype, wire: Wire) -> None:
@@ -154,12 +154,12 @@ class Reducer:
         """One whose gradients travel as rows."""
         self.slots[parameter] = Table(self.engine, name, parameter, sparse_dims, OPS[self.op], self.scales)
 
-    def add_chosen(self, name: str, parameter: torch.Tensor, how: DGC, optimizer: Any) -> None:
-        """One of whose gradients elements travel."""
-        self.slots[parameter] = Chosen(self.engine, name, parameter, OPS[self.op], self.scales, how, optimizer)
+    def add_sparsified(self, name: str, parameter: torch.Tensor, how: DGC, optimizer: Any) -> None:
+        """One of whose gradients the largest elements travel."""
+        self.slots[parameter] = Sparsified(self.engine, name, parameter, OPS[self.op], self.scales, how, optimizer)
 
-    def chosen(self) -> List[Chosen]:
-        return [one for one in self.slots.values() if isinstance(one, Chosen)]
+    def sparsified(self) -> List[Sparsified]:
+        return [one for one in self.slots.values() if isinstance(one, Sparsified)]
 
     def close(self) -> None:
         """The engine's memory goes."""
@@ -191,8 +191,10 @@ class Reducer:
             self.engine.wait()
         except NotFinite as error:
             not_finite = error
+            for sparsified in self.sparsified():
+                sparsified.roll_back()
         except RuntimeError as error:
             raise HorovodInternalError(f"reducing gradients: {error}") from error
         for slot in self.slots.values():
-            slot.give(self.engine, not_finite is not None)
+            slot.give(self.engine)
         return not_finite

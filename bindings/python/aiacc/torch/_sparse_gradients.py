@@ -20,14 +20,28 @@ def check_tables(names: Iterable[str], op: int) -> None:
             raise ValueError(f"op of a sparse gradient ('{name}') is Average or Sum, not {OP_NAMES[op]}")
 
 
-class Table:
+class Rows:
+    """A gradient that travels as rows of a table of the engine's, of which this rank has some."""
+    index: int
+    submitted = False
+
+    def send(self, engine: Engine, prepared: Tuple[torch.Tensor, torch.Tensor]) -> None:
+        """The numbers of rows, and their elements."""
+        rows, values = prepared
+        engine.submit_rows(self.index, tensors.buffer_of(rows), tensors.buffer_of(values), wants_request=False)
+        self.submitted = True
+
+    def leave(self) -> None:
+        """Nothing of the parameter's is in the engine's memory."""
+
+
+class Table(Rows):
     """A row for each index of the gradient's `sparse_dims` sparse dimensions, which count as one. Its elements keep the type that the
     parameter has now."""
 
     def __init__(self, engine: Engine, name: str, parameter: torch.Tensor, sparse_dims: int, op: Op, scales: Tuple[float, float]) -> None:
         self.parameter, self.sparse_dims, self.dtype = parameter, sparse_dims, parameter.dtype
         self.sparse_shape, self.row_shape = parameter.shape[:sparse_dims], parameter.shape[sparse_dims:]
-        self.submitted = False
         self.index = engine.add(name, math.prod(self.sparse_shape), DType(tensors.type_of(tensors.check(parameter).dtype)), op, *scales,
                                 row_elements=math.prod(self.row_shape))
 
@@ -51,12 +65,7 @@ class Table:
                 rows = rows * size + indices
             return rows.contiguous(), given._values().to(self.dtype).contiguous()
 
-    def send(self, engine: Engine, prepared: Tuple[torch.Tensor, torch.Tensor]) -> None:
-        rows, values = prepared
-        engine.submit_rows(self.index, tensors.buffer_of(rows), tensors.buffer_of(values), wants_request=False)
-        self.submitted = True
-
-    def give(self, engine: Engine, is_left_out: bool) -> None:
+    def give(self, engine: Engine) -> None:
         """The rows of all ranks are the parameter's gradient."""
         self.submitted = False
         count, rows, values = engine.rows(self.index)
@@ -69,6 +78,3 @@ class Table:
         gradient = torch.sparse_coo_tensor(torch.stack([rest, *indices[::-1]]), elements.view(count, *self.row_shape), self.parameter.shape,
                                            device="cpu", **UNCHECKED)
         self.parameter.grad = gradient._coalesced_(True).to(self.parameter.device)  # rows ascend
-
-    def leave(self) -> None:
-        """Nothing of the parameter's is in the engine's memory."""

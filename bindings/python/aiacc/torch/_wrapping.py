@@ -1,4 +1,4 @@
-"""An optimizer that is another one with more methods."""
+"""What DistributedOptimizer and its form for Adasum have in common: each is the program's optimizer of torch, with methods in front of its own."""
 from __future__ import annotations
 
 import weakref

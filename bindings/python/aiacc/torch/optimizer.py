@@ -16,7 +16,7 @@ from aiacc.gradients import Wire
 from aiacc.torch import mpi_ops, tensors
 from aiacc.torch import _operations as operations
 from aiacc.torch._adasum_optimizer import adasum_optimizer
-from aiacc.torch._dgc import DGC, check_optimizer, moved_by_themselves
+from aiacc.torch._dgc import DGC, check_optimizer, updated_first
 from aiacc.torch._gradients import Reducer, Slot, dense_strides
 from aiacc.torch._operations import Average, Join, Sum
 from aiacc.torch._sparse_gradients import Table, check_tables
@@ -124,7 +124,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 if name in as_rows:
                     reducer.add_table(name, one, as_rows[name])
                 elif isinstance(self._compression, DGC) and name not in sparse_dims and self._compression.takes(one):
-                    reducer.add_chosen(name, one, self._compression, self)
+                    reducer.add_sparsified(name, one, self._compression, self)
                 else:
                     reducer.add(name, one, *self._wire(one))
         except BaseException:
@@ -222,10 +222,10 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if self._left_out:
             self._left_out = False
             return None
-        chosen = [] if self._reducer is None else self._reducer.chosen()
-        if not chosen:
+        sparsified = [] if self._reducer is None else self._reducer.sparsified()
+        if not sparsified:
             return self._wrapped.step(self, closure)
-        with moved_by_themselves(self, chosen):
+        with updated_first(self, sparsified):
             return self._wrapped.step(self, closure)
 
     def _step_with(self, closure: Callable[[], float]) -> Any:

@@ -15,6 +15,8 @@ from aiacc.tensorflow.optimizer import is_in_graph_of_tensorflow_1
 
 
 class _Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """One that reads and assigns variables, which in a graph of TensorFlow 1 only nodes of a session do."""
+
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
         if is_in_graph_of_tensorflow_1():
             raise NotImplementedError(f"{type(self).__name__} does not work in a graph of TensorFlow 1 (disable_eager_execution): give all ranks the "
