@@ -211,6 +211,7 @@ python_package = \
 	bindings/python/aiacc/torch/_memory.py \
 	bindings/python/aiacc/torch/_monitored.py \
 	bindings/python/aiacc/torch/_operations.py \
+	bindings/python/aiacc/torch/_overlap.py \
 	bindings/python/aiacc/torch/_profile.py \
 	bindings/python/aiacc/torch/_reductions.py \
 	bindings/python/aiacc/torch/_shim.cc \
@@ -219,6 +220,7 @@ python_package = \
 	bindings/python/aiacc/torch/_sparse.py \
 	bindings/python/aiacc/torch/_sparse_gradients.py \
 	bindings/python/aiacc/torch/_typed_future.py \
+	bindings/python/aiacc/torch/_updates.py \
 	bindings/python/aiacc/torch/_used_rows.py \
 	bindings/python/aiacc/torch/_wrapping.py \
 	bindings/python/aiacc/torch/autograd.py \

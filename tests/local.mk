@@ -160,6 +160,8 @@ EXTRA_DIST += \
 	tests/programs/torch_meetings.py \
 	tests/programs/torch_gradient_memory.py \
 	tests/programs/torch_optimizer.py \
+	tests/programs/torch_overlap.py \
+	tests/programs/torch_overlap_models.py \
 	tests/programs/torch_profilers.py \
 	tests/programs/torch_replicated_vars.py \
 	tests/programs/torch_softmax.py \

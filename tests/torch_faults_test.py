@@ -50,6 +50,59 @@ except hvd.HorovodInternalError as error: print(error)
     assert code == 137 and "allreduce 'the sum': " in out and "rank 1" in out, (code, out)
 
 
+@pytest.mark.parametrize("python", each_torch())
+def test_a_rank_lost_before_updates_that_are_to_come(python):
+    """The forward pass raises where it waits for them, and what has been waited for once is not waited for again."""
+    program = """
+import os, signal, torch, aiacc.torch as hvd
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+hvd.init()
+net = torch.nn.Linear(3, 3)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), overlap_forward=net)
+for step in range(4):
+    loss = net(torch.ones(2, 3)).sum()
+    if hvd.rank() == 1 and step == 3: os.kill(os.getpid(), signal.SIGKILL)
+    loss.backward()
+    optimizer.step()
+try: net(torch.ones(2, 3))
+except hvd.HorovodInternalError as error: print(error)
+assert len(list(net.parameters())) == 2
+try: hvd.allreduce(torch.ones(1))
+except hvd.HorovodInternalError: print("so does what follows")
+"""
+    code, out, err = python_job(python, 2, program, env=QUIET)
+    assert code == 137 and "reducing gradients: " in out and "rank 1" in out and "so does what follows" in out, (code, out, err)
+
+
+@pytest.mark.parametrize("python", each_torch())
+def test_an_elastic_job_goes_back_over_updates_that_are_to_come(python):
+    """They never come, as a rank has raised before its step: whoever goes back to a commit does not wait for them."""
+    program = """
+import torch, aiacc.torch as hvd
+hvd.init()
+net = torch.nn.Linear(3, 3)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters(), overlap_forward=net)
+raised = False
+@hvd.elastic.run
+def train(state):
+    global raised
+    for step in range(5):
+        optimizer.zero_grad()
+        loss = net(torch.ones(2, 3)).sum()
+        if step == 3 and not raised:
+            raised = True
+            if hvd.rank() == 1: raise hvd.HorovodInternalError("by hand")
+        loss.backward()
+        optimizer.step()
+        if step == 3: hvd.allgather(loss.detach().view(1), name="metric")
+        if step == 1: state.commit()
+    return "ends"
+print(train(hvd.elastic.TorchState(model=net, optimizer=optimizer)))
+"""
+    code, out, err = python_job(python, 2, program, env=QUIET)
+    assert (code, out) == (0, "ends\n" * 2), (code, out, err)
+
+
 @pytest.mark.parametrize("what", ["hvd.allreduce(torch.ones(1), name='x')", "hvd.allgather(torch.ones(1), name='x')", "hvd.barrier()",
                                   "hvd.ShardedSoftmax(4, 10)(torch.ones(2, 4), torch.zeros(2, dtype=torch.int64))",
                                   "net(torch.ones(1, 1)).sum().backward(); optimizer.step()"])

@@ -20,6 +20,11 @@ def checks_nan() -> bool:
     return given.lower() in ("1", "yes", "true", "on")
 
 
+def sets_fusion_bytes() -> bool:
+    """Whether the user has chosen how many bytes of gradients are reduced together."""
+    return any(os.environ.get(name) for name in ("AIACC_FUSION_BYTES", "HOROVOD_FUSION_THRESHOLD"))
+
+
 class Wire(enum.IntEnum):
     """In what the elements of fp32 gradients travel that are summed or averaged; of 16-bit ones the sum is in fp32."""
     DEFAULT = 0
@@ -32,9 +37,10 @@ class Wire(enum.IntEnum):
 class Engine:
     """Belongs to the ranks of a group, each of which makes it; engines of one group have different names."""
 
-    def __init__(self, group: Group, name: str) -> None:
+    def __init__(self, group: Group, name: str, fusion_bytes: int = 0) -> None:
+        """`fusion_bytes`: tensors are merged up to this size, and larger ones split by it; 0: AIACC_FUSION_BYTES."""
         made = _abi.Handle()
-        attr = _abi.GradientAttr(size=c.sizeof(_abi.GradientAttr), name=name.encode())
+        attr = _abi.GradientAttr(size=c.sizeof(_abi.GradientAttr), name=name.encode(), fusion_bytes=fusion_bytes)
         library().aiacc_gradient_create(group.handle, c.byref(attr), c.byref(made))
         self.handle = made.value
         self._kinds: Dict[int, Tuple[DType, int]] = {}  # type, and elements of a row, 0 if it is no table

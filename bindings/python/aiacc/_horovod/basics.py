@@ -156,6 +156,12 @@ def abandon(reason: str) -> None:
     _forget(reason)
 
 
+def give_up_steps() -> None:
+    """After an error, before the model gets its state of the last commit: steps that optimizers have begun are not ended."""
+    if _place is not None and _process == os.getpid():
+        _sets.give_up_steps()
+
+
 def _forget(reason: str) -> None:
     global _place
     _place = None

@@ -182,6 +182,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 return func(state, *arguments, **keywords)
             except HorovodInternalError as error:
                 _log.warning("rank %d goes back to the last commit: %s", basics.rank(), error)
+                basics.give_up_steps()
                 state.restore()
                 synchronizes = True
                 basics.abandon(str(error))

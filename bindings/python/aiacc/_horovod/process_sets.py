@@ -212,6 +212,13 @@ def _abort(reason: str) -> None:
             _unless_over(calls.abort, reason)
 
 
+def give_up_steps() -> None:
+    """What optimizers have begun and not ended is not waited for: the model goes back to an earlier state."""
+    for one in _registered:
+        for optimizer in one._optimizers:
+            getattr(optimizer, "give_up", lambda: None)()
+
+
 def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
     """Registers a set. Called by all ranks, in the same order. Works at any time: no dynamic mode is needed."""
     global _next_number

@@ -33,4 +33,5 @@ def never_compiled(function: Any) -> Any:
         finally:
             _frames.set_eval_frame(before)
     _skip(call.__code__)  # type: ignore[attr-defined]
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]  # nor calls of it
     return call

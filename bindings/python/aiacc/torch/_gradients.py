@@ -138,21 +138,22 @@ class Slot:
 class Reducer:
     """Reduces the gradients of some parameters over a group."""
 
-    def __init__(self, group: Group, name: str, op: int, prescale: float, postscale: float) -> None:
-        self.engine = Engine(group, name)
+    def __init__(self, group: Group, name: str, op: int, prescale: float, postscale: float, fusion_bytes: int = 0) -> None:
+        self.engine = Engine(group, name, fusion_bytes)
+        self.spans_hosts = group.local_size < group.size
         self.op, self.scales = op, (prescale, postscale)
         self.slots: Dict[torch.Tensor, Union[Slot, Table, Sparsified]] = {}
         self.steps = 0
 
-    def add(self, name: str, parameter: torch.Tensor, dtype: torch.dtype, wire: Wire) -> None:
+    def add(self, name: str, parameter: torch.Tensor, dtype: torch.dtype, wire: Wire, priority: int = 0) -> None:
         """A parameter, the type of its slot, and in what its elements travel. Best in the order in which backward finishes them."""
-        index = self.engine.add(name, parameter.numel(), DType(tensors.type_of(dtype)), OPS[self.op], *self.scales, wire)
+        index = self.engine.add(name, parameter.numel(), DType(tensors.type_of(dtype)), OPS[self.op], *self.scales, wire, priority)
         self.slots[parameter] = Slot(parameter, index, at_address(self.engine.memory(index), parameter.numel(), dtype),
                                      self.engine.in_place(index))
 
-    def add_table(self, name: str, parameter: torch.Tensor, sparse_dims: int) -> None:
+    def add_table(self, name: str, parameter: torch.Tensor, sparse_dims: int, priority: int = 0) -> None:
         """One whose gradients travel as rows."""
-        self.slots[parameter] = Table(self.engine, name, parameter, sparse_dims, OPS[self.op], self.scales)
+        self.slots[parameter] = Table(self.engine, name, parameter, sparse_dims, OPS[self.op], self.scales, priority)
 
     def add_sparsified(self, name: str, parameter: torch.Tensor, how: DGC, optimizer: Any) -> None:
         """One of whose gradients the largest elements travel."""
@@ -180,13 +181,38 @@ class Reducer:
         except RuntimeError as error:  # the engine may still have what was submitted before
             raise HorovodInternalError(f"reducing gradients: {error}") from error
 
+    def _submit_rest(self) -> None:
+        self.steps += 1
+        for one in [one for one, slot in self.slots.items() if not slot.submitted]:
+            self.submit(one)
+
+    def begin_wait(self) -> None:
+        """Submits what is missing as zeros: nothing else comes in this step."""
+        self._submit_rest()
+        self.engine.flush()
+
+    def is_reduced(self, parameter: torch.Tensor, within_ms: int = 0) -> bool:
+        """Whether the parameter's gradient is reduced, waiting for at most this time. With AIACC_NAN_CHECK only wait() tells what is not finite."""
+        try:
+            return self.engine.wait_for(self.slots[parameter].index, within_ms)
+        except RuntimeError as error:
+            raise HorovodInternalError(f"reducing gradients: {error}") from error
+
+    def give(self, parameter: torch.Tensor) -> None:
+        """The result becomes the parameter's gradient."""
+        self.slots[parameter].give(self.engine)
+
+    def end_wait(self) -> None:
+        """All results are there."""
+        try:
+            self.engine.wait()
+        except RuntimeError as error:
+            raise HorovodInternalError(f"reducing gradients: {error}") from error
+
     def wait(self) -> Optional[NotFinite]:
         """Submits what is missing as zeros, and waits for all results. Returns what is not finite, on all ranks alike."""
-        self.steps += 1
         not_finite = None
-        missing: List[torch.Tensor] = [one for one, slot in self.slots.items() if not slot.submitted]
-        for one in missing:
-            self.submit(one)
+        self._submit_rest()
         try:
             self.engine.wait()
         except NotFinite as error:

@@ -39,11 +39,12 @@ class Table(Rows):
     """A row for each index of the gradient's `sparse_dims` sparse dimensions, which count as one. Its elements keep the type that the
     parameter has now."""
 
-    def __init__(self, engine: Engine, name: str, parameter: torch.Tensor, sparse_dims: int, op: Op, scales: Tuple[float, float]) -> None:
+    def __init__(self, engine: Engine, name: str, parameter: torch.Tensor, sparse_dims: int, op: Op, scales: Tuple[float, float],
+                 priority: int) -> None:
         self.parameter, self.sparse_dims, self.dtype = parameter, sparse_dims, parameter.dtype
         self.sparse_shape, self.row_shape = parameter.shape[:sparse_dims], parameter.shape[sparse_dims:]
         self.index = engine.add(name, math.prod(self.sparse_shape), DType(tensors.type_of(tensors.check(parameter).dtype)), op, *scales,
-                                row_elements=math.prod(self.row_shape))
+                                priority=priority, row_elements=math.prod(self.row_shape))
 
     @staticmethod
     def fits(parameter: torch.Tensor, sparse_dims: int) -> bool:

@@ -12,14 +12,16 @@ import torch
 from aiacc._arguments import count, number, refused, several
 from aiacc._horovod import basics
 from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
-from aiacc.gradients import Wire
+from aiacc.gradients import Wire, checks_nan, sets_fusion_bytes
 from aiacc.torch import mpi_ops, tensors
 from aiacc.torch import _operations as operations
 from aiacc.torch._adasum_optimizer import adasum_optimizer
 from aiacc.torch._dgc import DGC, check_optimizer, updated_first
 from aiacc.torch._gradients import Reducer, Slot, dense_strides
 from aiacc.torch._operations import Average, Join, Sum
+from aiacc.torch._overlap import ForwardOverlap
 from aiacc.torch._sparse_gradients import Table, check_tables
+from aiacc.torch._updates import Updates, has_hooks, update_of
 from aiacc.torch._wrapping import adopt, count_step, wrapped_class
 from aiacc.torch.compression import checked as checked_compression
 from aiacc.torch.compression import BF16Compressor, Compression, FP16Compressor, NoneCompressor
@@ -39,7 +41,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     _wrapped: Any = torch.optim.Optimizer
 
     def _set_up(self, names: Dict[torch.Tensor, str], compression: Any, backward_passes_per_step: int, op: int, gradient_predivide_factor: float,
-                groups: List[List[torch.Tensor]], sparse_as_dense: bool, process_set: ProcessSet) -> None:
+                groups: List[List[torch.Tensor]], sparse_as_dense: bool, process_set: ProcessSet, overlap_forward: Optional[torch.nn.Module]) -> None:
         global _made
         self._parameter_names = names
         self._compression, self._op, self._sparse_as_dense, self._process_set = compression, op, sparse_as_dense, process_set
@@ -55,6 +57,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._left_out = False  # the step: a gradient is not finite
         self._evaluations = 0  # of the step's closure
         self._hooks: List[Any] = []
+        self._overlap: Optional[ForwardOverlap] = None
+        self._drops_gradients = overlap_forward is not None  # at the end of each step
         self._number = _made
         _made += 1
         if process_set._reduced_ranks() > 1:
@@ -62,6 +66,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 self._register_hook(one)
             self._joined = _Joined(self)
             process_set._optimizers.append(self._joined)
+            if overlap_forward is not None:
+                self._overlap = ForwardOverlap(overlap_forward)
 
     # --- hooks
 
@@ -73,6 +79,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._hooks += [accumulator, accumulator.register_hook(lambda *_: self._on_gradient(parameter))]
 
     def _on_gradient(self, parameter: torch.Tensor) -> None:
+        if self._overlap is not None and not self._overlap.gradient_of(parameter):
+            raise RuntimeError(f"the gradient of '{self._parameter_names[parameter]}' was computed from its value of before the last step(), as the parameter "
+                               "was used without a call of its module: with overlap_forward call wait_for_updates() before that")
         if self._delays[parameter] <= 0:
             raise AssertionError(
                 f"the gradient of '{self._parameter_names[parameter]}' was computed more than backward_passes_per_step ({self.backward_passes_per_step}) "
@@ -104,7 +113,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         channel.run(operations.Agreement("DistributedOptimizer", {
             "parameters": described, "op": operations.OP_NAMES[self._op], "scales": list(self._scales),
             "compression": getattr(self._compression, "__name__", type(self._compression).__name__),
-            "sparse_as_dense": self._sparse_as_dense, "groups": [[self._parameter_names[one] for one in group] for group in self._groups]}))
+            "sparse_as_dense": self._sparse_as_dense, "overlap_forward": self._overlap is not None, "groups": [[self._parameter_names[one] for one in group] for group in self._groups]}))
         gathered = channel.run(operations.AllgatherBytes("DistributedOptimizer", tensors.canonical([order, sparse])))
         said = [json.loads(one) for one in gathered]
         sparse_dims = {name: min((of_rank[name] for _, of_rank in said if of_rank.get(name, 0) > 0), default=1) for _, names in said for name in names}
@@ -117,16 +126,19 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         # Neighbours are fused: groups stay together.
         ordered = [one for group in map(set, self._groups) for one in planned if one in group] + [one for one in planned if one not in grouped]
         check_tables(as_rows, self._op)
-        reducer = Reducer(channel.group, f"DistributedOptimizer {self._number}", self._op, *self._scales)
+        # What the next forward pass needs first comes first, and waits for less in front of it.
+        first_calls = {} if self._overlap is None else self._overlap.calls(ordered)
+        reducer = Reducer(channel.group, f"DistributedOptimizer {self._number}", self._op, *self._scales,
+                          fusion_bytes=0 if self._overlap is None or sets_fusion_bytes() else 2 << 20)
         try:
             for one in ordered:
                 name = self._parameter_names[one]
                 if name in as_rows:
-                    reducer.add_table(name, one, as_rows[name])
+                    reducer.add_table(name, one, as_rows[name], -first_calls.get(one, 0))
                 elif isinstance(self._compression, DGC) and name not in sparse_dims and self._compression.takes(one):
                     reducer.add_sparsified(name, one, self._compression, self)
                 else:
-                    reducer.add(name, one, *self._wire(one))
+                    reducer.add(name, one, *self._wire(one), -first_calls.get(one, 0))
         except BaseException:
             reducer.close()
             raise
@@ -147,6 +159,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def synchronize(self) -> None:
         """Waits until the gradients are those of all ranks. A parameter without a gradient takes part with zeros."""
+        self.wait_for_updates()
         if self._process_set._reduced_ranks() == 1:
             self._begin_step()
             self._arrived = []
@@ -170,8 +183,15 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self._begin_step()
         self._synchronized = True
 
+    def wait_for_updates(self) -> None:
+        """With overlap_forward: until all parameters have been updated by the last step."""
+        if self._overlap is not None:
+            self._overlap.finish()
+
     def _left_world(self) -> None:
         """The process set is shut down. After the next init, a step plans anew."""
+        if self._overlap is not None:
+            self._overlap.drop()
         self._reducer = None
         self._arrived, self._compressed = [], {}
         self._synchronized, self._left_out = False, False
@@ -212,11 +232,23 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], float]] = None) -> Any:  # type: ignore[override]
         """With a closure, each of its evaluations is followed by synchronize(), so that the optimizer sees the gradients of all ranks."""
         count_step(self)
+        loss = self._reduced_step(closure)
+        if self._drops_gradients:
+            for group in self.param_groups:
+                for one in group["params"]:
+                    one.grad = None
+        return loss
+    step.hooked = True  # type: ignore[attr-defined]  # for torch, whose function with hooks is around the step of the wrapped class
+
+    def _reduced_step(self, closure: Optional[Callable[[], float]]) -> Any:
+        self.wait_for_updates()
         if self._should_synchronize:
             if self._synchronized:
                 warnings.warn("optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(): gradients are reduced twice")
             if closure is not None:
                 return self._step_with(closure)
+            if self._step_in_parts():
+                return None
             self.synchronize()
         self._synchronized = False
         if self._left_out:
@@ -228,11 +260,36 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         with updated_first(self, sparsified):
             return self._wrapped.step(self, closure)
 
+    def _step_in_parts(self) -> bool:
+        """A step that updates each parameter once its gradient is reduced, while others are on their way: where these pass a network, or with
+        overlap_forward, when the next forward pass needs it. False: this step is to be made as a whole. The first one is: it tells in which
+        order gradients come, and which modules use what."""
+        reducer, update = self._reducer, update_of(self._wrapped)
+        if reducer is None or update is None or (self._overlap is None and not reducer.spans_hosts) or self._compressed or reducer.sparsified() or \
+                has_hooks(self) or checks_nan() or self._has_others(reducer):
+            return False
+        try:
+            reducer.begin_wait()
+        finally:
+            self._begin_step()
+        self._synchronized = False
+        if self._overlap is None:
+            Updates(self, reducer, update, reducer.slots).finish()
+        else:
+            calls = self._overlap.calls(reducer.slots)
+            order = sorted(calls, key=calls.__getitem__)
+            self._overlap.begin(Updates(self, reducer, update, order, hides=True), [one for one in order if calls[one] < 0])
+        return True
+
+    def _has_others(self, reducer: Reducer) -> bool:
+        """Parameters that came after the first step, whose gradients are this rank's own."""
+        return any(one.grad is not None and one not in reducer.slots for group in self.param_groups for one in group["params"])
+
     def _step_with(self, closure: Callable[[], float]) -> Any:
         if isinstance(self._compression, DGC):  # torch.optim.SGD evaluates it once, before all else
             with torch.enable_grad():
                 once = closure()
-            self.step()
+            self._reduced_step(None)
             return once
 
         def evaluate() -> float:
@@ -256,7 +313,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             raise AssertionError("zero_grad() between backward() and step() or synchronize(): gradients are on their way")
         self._wrapped.zero_grad(self, *arguments, **keywords)
 
+    def state_dict(self, *arguments: Any, **keywords: Any) -> Any:
+        self.wait_for_updates()
+        return self._wrapped.state_dict(self, *arguments, **keywords)
+
     def load_state_dict(self, state_dict: Any) -> None:
+        self.wait_for_updates()
         self._begin_step()
         self._arrived = []
         self._synchronized, self._should_synchronize = False, True
@@ -273,19 +335,36 @@ class _Joined:
 
     def join(self) -> None:
         optimizer = self._optimizer()
+        try:
+            if optimizer is not None:
+                optimizer.wait_for_updates()
+        finally:
+            self._join(optimizer)
+
+    def _join(self, optimizer: Any) -> None:
         if self.reducer is not None:
             self.reducer.engine.join()
         elif optimizer is not None:  # before its first step, for which ranks must agree: those that have one raise
             optimizer._process_set._channel(self.purpose).run(Join(None))
 
+    def give_up(self) -> None:
+        optimizer = self._optimizer()
+        if optimizer is not None and optimizer._overlap is not None:
+            optimizer._overlap.drop()
+
     def steps(self) -> int:
         return 0 if self.reducer is None else self.reducer.steps
 
     def close(self) -> None:
+        optimizer = self._optimizer()
+        if optimizer is not None:
+            try:
+                optimizer.wait_for_updates()
+            except Exception as error:
+                warnings.warn(f"some parameters have their values of before the last step: {error}", RuntimeWarning)
         if self.reducer is not None:
             self.reducer.close()
             self.reducer = None
-        optimizer = self._optimizer()
         if optimizer is not None:
             optimizer._left_world()
             optimizer._process_set._optimizers.append(self)
@@ -347,17 +426,30 @@ def _grouped(groups: Union[None, int, Sequence[Any]], num_groups: int, names: Di
     return [list(group) for group in groups]
 
 
+def _check_overlap(model: Any, optimizer: torch.optim.Optimizer, names: Dict[torch.Tensor, str], compression: Any, op: int) -> None:
+    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        raise refused("overlap_forward", model, "the model, a torch.nn.Module that is no ScriptModule, or None")
+    if not any(one in names for one in model.parameters()):
+        raise ValueError("overlap_forward is a model of which the optimizer has no parameter")
+    if update_of(wrapped_class(optimizer)) is None:
+        raise ValueError("overlap_forward needs an optimizer of torch that updates each parameter by itself, as SGD or Adam, with torch's own step(): "
+                         f"{type(optimizer).__name__} is none of these")
+    if op == operations.Adasum or compression not in (NoneCompressor, *_WIRES):
+        raise ValueError("overlap_forward takes op Average or another one but Adasum, and Compression.none, fp16 or bf16")
+
+
 def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Optional[Iterable[Any]] = None, compression: Any = Compression.none,
                          backward_passes_per_step: int = 1, op: int = Average, gradient_predivide_factor: float = 1.0, num_groups: int = 0,
                          groups: Union[None, int, Sequence[Any]] = None, sparse_as_dense: bool = False,
-                         process_set: ProcessSet = global_process_set) -> Any:
+                         process_set: ProcessSet = global_process_set, overlap_forward: Optional[torch.nn.Module] = None) -> Any:
     """The optimizer, with gradients that are reduced over all ranks while backward goes on; step() waits for them.
 
     It is an instance of the user's class too. `backward_passes_per_step`: gradients of so many passes are summed before they
     are reduced. `gradient_predivide_factor`: a part of the average's division comes before the sum. `groups`: parameters that
     are reduced together. `sparse_as_dense`: sparse gradients travel as dense tensors; else they travel as rows, or as dense tensors if
     that moves fewer bytes. They stay sparse in both cases. With op=Adasum the steps of the parameters are reduced and not the gradients:
-    each rank makes its own step, and the ranks' steps are summed by Adasum.
+    each rank makes its own step, and the ranks' steps are summed by Adasum. `overlap_forward`: the model. Then step() does not wait: a
+    parameter is updated when the model's next forward pass calls the module that uses it, and has no gradient from step() on.
     """
     if not isinstance(getattr(optimizer, "param_groups", None), list):
         raise refused("optimizer", optimizer, "an optimizer of torch")
@@ -378,6 +470,8 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
     if backward_passes_per_step <= 0:
         raise ValueError(f"backward_passes_per_step is {backward_passes_per_step}; it is 1 or more")
     names = _named(optimizer, named_parameters)
+    if overlap_forward is not None:
+        _check_overlap(overlap_forward, optimizer, names, compression, op)
     made_groups = _grouped(groups, num_groups, names)
     basics._known()
     wrapped = wrapped_class(optimizer)
@@ -387,5 +481,5 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
     cls: Any = type(wrapped.__name__, (wrapped,), {**methods, "_wrapped": wrapped, "__doc__": wrapped.__doc__})
     made = object.__new__(cls)
     adopt(made, optimizer)
-    made._set_up(names, compression, backward_passes_per_step, op, gradient_predivide_factor, made_groups, sparse_as_dense, process_set)
+    made._set_up(names, compression, backward_passes_per_step, op, gradient_predivide_factor, made_groups, sparse_as_dense, process_set, overlap_forward)
     return made
