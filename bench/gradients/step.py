@@ -1,11 +1,12 @@
 """bench/gradients' subjects: a rank of a job whose training steps have a backward pass of a given length, in which the gradients of a
 model become ready one after the other, each after a share of the time in proportion to its elements. The rank sleeps meanwhile: it
-stands for one whose accelerator computes. Arguments: SUBJECT MODEL COMPUTE_S,COMPUTE_S... STEPS WARMUP none|zeros; prints for each length
-the median step of the slowest rank. The last argument is what zero_grad leaves of a gradient: with zeros it stays where it is.
+stands for one whose accelerator computes. Arguments: SUBJECT MODEL COMPUTE_S,COMPUTE_S... STEPS WARMUP none|zeros FORWARD_S SGD|Adam; prints for
+each length the median step of the slowest rank. none or zeros is what zero_grad leaves of a gradient: with zeros it stays where it is. The forward
+pass takes FORWARD_S, each parameter a share in proportion to its elements.
 
 SUBJECT is none (no communication: the ranks do not know each other, begin their steps together by the clock, and each prints its own),
 aiacc, aiacc-tuned, aiacc-dgc (Deep Gradient Compression, of gradients at random), horovod, or ddp- and a back end of torch.distributed; with -fp16
-behind it gradients travel in 16 bits."""
+behind it gradients travel in 16 bits; aiacc-overlap updates a parameter when the next forward pass needs it."""
 import ctypes
 import datetime
 import math
@@ -18,7 +19,7 @@ import torch
 
 from shapes import MODELS
 
-subject, model, steps, zero = sys.argv[1], sys.argv[2], int(sys.argv[4]), sys.argv[6]
+subject, model, steps, zero, forward_s = sys.argv[1], sys.argv[2], int(sys.argv[4]), sys.argv[6], float(sys.argv[7])
 computes_s = [float(word) for word in sys.argv[3].split(",")]
 library, fp16 = subject.removesuffix("-fp16"), subject.endswith("-fp16")
 torch.set_num_threads(1)
@@ -65,26 +66,45 @@ class Ready(torch.autograd.Function):
         return gradient, given, None, None, None
 
 
+class Layer(torch.nn.Module):
+    """A parameter, whose part of the forward pass takes some time."""
+
+    def __init__(self, shape, clock):
+        super().__init__()
+        self.parameter = torch.nn.Parameter(torch.zeros(shape))
+        self.given, self.clock, self.done, self.share = Given(self.parameter), clock, 0.0, 0.0
+
+    def forward(self, x, due):
+        """`due`: when the layer before ends, in a list. Sleeps only for what is worth it, and counts the rest."""
+        if forward_s > 0:
+            due[0] = max(due[0], time.perf_counter()) + forward_s * self.share
+            if (left := due[0] - time.perf_counter()) > 1e-3:
+                time.sleep(left)
+        return Ready.apply(x, self.parameter, self.given, self.clock, self.done)
+
+
 class Replay(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.parameters_in_order = torch.nn.ParameterList(torch.zeros(shape) for shape in MODELS[model]())
-        self.given = [Given(parameter) for parameter in self.parameters_in_order]
-        total, done, self.share = sum(p.numel() for p in self.parameters_in_order), 0, {}
-        for index in reversed(range(len(self.parameters_in_order))):
-            done += self.parameters_in_order[index].numel()
-            self.share[index] = done / total
         self.clock = [0.0, 0.0]  # when backward began, and how long it takes
+        self.layers = torch.nn.ModuleList(Layer(shape, self.clock) for shape in MODELS[model]())
+        total, done = sum(layer.parameter.numel() for layer in self.layers), 0
+        for layer in reversed(self.layers):
+            done += layer.parameter.numel()
+            layer.done, layer.share = done / total, layer.parameter.numel() / total
 
     def forward(self, x):
-        for index, parameter in enumerate(self.parameters_in_order):
-            x = Ready.apply(x, parameter, self.given[index], self.clock, self.share[index])
+        due = [time.perf_counter()]
+        for layer in self.layers:
+            x = layer(x, due)
+        if (left := due[0] - time.perf_counter()) > 0:
+            time.sleep(left)
         return x
 
 
 def prepared(net):
     """(module, optimizer, ranks, the maximum of a number over ranks)"""
-    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3) if sys.argv[8] == "SGD" else torch.optim.Adam(net.parameters(), lr=1e-6)
     if library == "none":
         return net, sgd, 0, lambda value: value
     if library.startswith("ddp-"):
@@ -108,6 +128,8 @@ def prepared(net):
         import aiacc.torch as hvd
     hvd.init()
     wire = {"compression": hvd.Compression.fp16} if fp16 else {"compression": hvd.DGC()} if library == "aiacc-dgc" else {}
+    if library == "aiacc-overlap":
+        wire["overlap_forward"] = net
     optimizer = hvd.DistributedOptimizer(sgd, named_parameters=net.named_parameters(), **wire)
     return net, optimizer, hvd.rank(), lambda value: max(hvd.allgather(torch.tensor([value])).tolist())
 
@@ -115,7 +137,7 @@ def prepared(net):
 def wait_for_others(net, compute_s):
     """For ranks that do not know each other, on one machine: until the clock's next multiple of a time that is longer than a step. What
     is not the backward pass they do at the same time then, as ranks that communicate do, and share the processors for it."""
-    period_s = compute_s + 1e-8 * sum(parameter.numel() for parameter in net.parameters_in_order)
+    period_s = compute_s + forward_s + 1e-8 * sum(layer.parameter.numel() for layer in net.layers)
     time.sleep(period_s - time.monotonic() % period_s)
 
 
@@ -130,23 +152,26 @@ def main():
         times = []
         for step in range(warmup + steps):
             if zero == "none":
-                for given in net.given:
-                    given.make()
-            wait_for_others(net, compute_s) if library == "none" else most(0.0)  # all begin together
-            began = time.perf_counter()
+                for layer in net.layers:
+                    layer.given.make()
+            if forward_s == 0 or step == 0:  # all begin together; with a forward pass a step begins with what is left of the one before
+                wait_for_others(net, compute_s) if library == "none" else most(0.0)
+                began = time.perf_counter()
             net.zero_grad(set_to_none=zero == "none")  # Horovod's optimizer has no choice
             loss = module(x).sum()
             net.clock[0] = time.perf_counter()
             loss.backward()
             optimizer.step()
+            ended = time.perf_counter()
             if step >= warmup:
-                times.append(time.perf_counter() - began)
+                times.append(ended - began)
+            began = ended
         done += warmup + steps
         slowest = most(statistics.median(times))
         if rank == 0:
             print(f"step {subject} {model} {compute_s} {slowest:.6f}", flush=True)
     expected = -1e-6 * done
-    last = net.parameters_in_order[0]
+    last = next(net.parameters())
     if library != "aiacc-dgc" and not math.isclose(float(last.detach().flatten()[-1]), expected, rel_tol=2e-3):
         print(f"wrong result: {float(last.detach().flatten()[-1])} instead of {expected}", flush=True)
     sys.stdout.flush()
