@@ -11,9 +11,11 @@ from python_support import ENVIRONMENT, PATIENCE_S, SOURCE, TENSORFLOW_ENVIRONME
 PROGRAMS = ["tensorflow_collectives.py", "tensorflow_training.py", "tensorflow_keras.py"]
 
 
-# They take long: on three ranks, of Keras's checks only that of batch normalisation.
-@pytest.mark.parametrize("ranks, programs", [(1, PROGRAMS), (2, [*PROGRAMS, "tensorflow_arguments.py"]),
-                                             (3, [*PROGRAMS[:2], f"{PROGRAMS[2]}:check_batch_normalisation"])], ids=["1", "2", "3"])
+# They take long: on one rank and on three, of Keras's checks only that of batch normalisation.
+SOME = [*PROGRAMS[:2], f"{PROGRAMS[2]}:check_batch_normalisation"]
+
+
+@pytest.mark.parametrize("ranks, programs", [(1, SOME), (2, [*PROGRAMS, "tensorflow_arguments.py"]), (3, SOME)], ids=["1", "2", "3"])
 def test_collectives_gradients_and_training(ranks, programs):
     check_jobs(tensorflow_python(), ranks, programs, env=TENSORFLOW_ENVIRONMENT)
 

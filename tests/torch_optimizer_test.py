@@ -5,7 +5,7 @@ from launcher_support import users
 from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, PATIENCE_S, check_job, check_jobs, each_torch, each_torch_with, torch_version
 
 
-@pytest.mark.parametrize("python, ranks", each_torch_with(1, 2, 3))
+@pytest.mark.parametrize("python, ranks", each_torch_with(1, 3))  # two are those of test_on_hosts_of_one_rank
 def test_optimizers(python, ranks):
     check_jobs(python, ranks, ["torch_optimizer.py", "torch_sparse_gradients.py", "torch_dgc.py", "torch_overlap.py", "torch_overlap_models.py",
                                "torch_replicated_vars.py", "torch_gradient_memory.py", *(["torch_adasum.py"] if ranks < 3 else [])])
