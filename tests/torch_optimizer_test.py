@@ -30,7 +30,7 @@ def test_on_hosts_of_one_rank(launch, python):
 def test_a_gradient_that_is_not_finite(python, ranks):
     check_jobs(python, ranks, ["torch_optimizer.py:check_a_gradient_that_is_not_finite_leaves_out_the_step_on_all_ranks",
                                "torch_sparse_gradients.py:check_rows_that_are_not_finite_leave_out_the_step",
-                               "torch_dgc.py:check_a_gradient_that_is_not_finite"], env={"AIACC_NAN_CHECK": "yes"})
+                               "torch_dgc.py:check_a_gradient_that_is_not_finite", "torch_overlap.py:check_a_gradient_that_is_not_finite"], env={"AIACC_NAN_CHECK": "yes"})
 
 
 @pytest.mark.parametrize("user", users())

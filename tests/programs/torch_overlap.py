@@ -8,12 +8,15 @@ import copy
 import gc
 import io
 import sys
+import threading
+import time
 import warnings
 
 import torch
 from torch import nn
 
 import aiacc.torch as hvd
+from aiacc.gradients import Engine, checks_nan
 from torch_checks import close, equal, raises, run, same, version
 from torch_optimizer import batch, joined, loss_of, network, sgd
 
@@ -109,7 +112,8 @@ def check_a_step_does_not_wait_and_who_looks_does():
              "state_dict": lambda model, optimizer: (made := network(2)).load_state_dict(model.state_dict()) and made,
              "a state_dict of what has it": lambda model, optimizer: (made := network(2)).load_state_dict(
                  {name[2:]: one for name, one in nn.Sequential(model).state_dict().items()}) and made,
-             "a copy": lambda model, optimizer: copy.deepcopy(model), "a file": saved, "another type": lambda model, optimizer: model.double().float(), "an average": averaged,
+             "a copy": lambda model, optimizer: copy.deepcopy(model), "a file": saved, "an average": averaged,
+             "another type": lambda model, optimizer: model.double().float(),
              "wait_for_updates": lambda model, optimizer: optimizer.wait_for_updates() or model,
              "the optimizer's state": lambda model, optimizer: optimizer.state_dict() and model,
              "synchronize": lambda model, optimizer: optimizer.synchronize() or model,
@@ -212,6 +216,67 @@ def check_what_is_changed_behind_a_step_is_of_the_next_one():
         for parameter in model.parameters():
             parameter.data.clamp_(-0.3, 0.3)
     train(sgd, each_step=clamp)
+
+
+def check_between_hosts_a_parameter_is_updated_while_a_gradient_is_missing():
+    """The last rank makes the second gradient when it has heard that the first rank has updated the other parameter, which another thread sees: step()
+    is still waiting there."""
+    if hvd.size() != 2 or hvd.local_size() == 2:
+        return
+    first, second = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([first, second], lr=0.1))
+    for step in range(2):
+        optimizer.zero_grad()
+        first.sum().backward()
+        if step == 1 and hvd.rank() == 0:
+            def tell():
+                end = time.monotonic() + 60
+                while first[0].item() > 0.85 and time.monotonic() < end:
+                    time.sleep(0.01)
+                found.append((first[0].item(), second[0].item()))
+                hvd.broadcast_object("one is updated", root_rank=0, name="told")
+            found, teller = [], threading.Thread(target=tell)
+            teller.start()
+        elif step == 1:
+            hvd.broadcast_object(None, root_rank=0, name="told")
+        second.sum().backward()
+        optimizer.step()
+    if hvd.rank() == 0:
+        teller.join()
+        assert abs(found[0][0] - 0.8) < 1e-6 and abs(found[0][1] - 0.9) < 1e-6, found
+
+
+def check_what_the_next_forward_pass_needs_first_has_the_highest_priority():
+    if hvd.size() == 1:
+        return
+    added, add = {}, Engine.add
+
+    def record(self, name, *arguments, **keywords):
+        added[name] = arguments[6]
+        return add(self, name, *arguments, **keywords)
+    Engine.add = record
+    try:
+        train(sgd, steps=1)
+    finally:
+        Engine.add = add
+    numbers = [added[f"{layer}.weight"] for layer in (0, 2, 4)]
+    assert numbers == sorted(set(numbers), reverse=True) and added["0.bias"] == numbers[0], added
+
+
+def check_a_gradient_that_is_not_finite():
+    """With AIACC_NAN_CHECK no rank updates anything."""
+    if not checks_nan() or hvd.size() == 1:
+        return
+    model = network()
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters(), overlap_forward=model)
+    for step in range(4):
+        before = [one.detach().clone() for one in model.parameters()]
+        loss = loss_of(model, batch(step, hvd.rank())) * (float("nan") if step == 2 and hvd.rank() == 1 else 1.0)
+        loss.backward()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            optimizer.step()
+        assert all(torch.equal(one, other) == (step == 2) for one, other in zip(model.parameters(), before)), step
 
 
 def check_parameters_that_come_and_go():

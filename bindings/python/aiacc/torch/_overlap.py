@@ -53,8 +53,8 @@ class ForwardOverlap:
             trains = module.training and torch.is_grad_enabled()
             self._update(use.parameters if trains else list(torch.nn.Module.parameters(module)))
 
-    def gradient_of(self, parameter: torch.Tensor) -> bool:
-        """Backward has made it. False: of a value from before the last step."""
+    def used_updated(self, parameter: torch.Tensor) -> bool:
+        """Whether the gradient that backward has just made is that of the parameter's updated value. Backward waits for all other updates."""
         if self._updates is not None:
             self._late = set(self._updates.left())
             self.finish()

@@ -79,7 +79,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._hooks += [accumulator, accumulator.register_hook(lambda *_: self._on_gradient(parameter))]
 
     def _on_gradient(self, parameter: torch.Tensor) -> None:
-        if self._overlap is not None and not self._overlap.gradient_of(parameter):
+        if self._overlap is not None and not self._overlap.used_updated(parameter):
             raise RuntimeError(f"the gradient of '{self._parameter_names[parameter]}' was computed from its value of before the last step(), as the parameter "
                                "was used without a call of its module: with overlap_forward call wait_for_updates() before that")
         if self._delays[parameter] <= 0:
