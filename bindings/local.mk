@@ -233,6 +233,7 @@ python_package = \
 	bindings/python/aiacc/torch/functions.py \
 	bindings/python/aiacc/torch/kvstore.py \
 	bindings/python/aiacc/torch/learning_rates.py \
+	bindings/python/aiacc/torch/local_sgd.py \
 	bindings/python/aiacc/torch/mpi_ops.py \
 	bindings/python/aiacc/torch/optimizer.py \
 	bindings/python/aiacc/torch/partial_fc.py \

@@ -32,6 +32,7 @@ EXTRA_DIST += \
 	examples/pytorch/digits_ddp.py \
 	examples/pytorch/digits_fsdp2.py \
 	examples/pytorch/digits_horovod.py \
+	examples/pytorch/digits_local_sgd.py \
 	examples/pytorch/timeline_picture.py \
 	examples/tensorflow/digits.py
 demo-torch: stage-demo torch-venv

@@ -11,10 +11,10 @@ from python_support import ENVIRONMENT, SOURCE, each_torch, torch_version
 EXAMPLES = SOURCE / "examples/pytorch"
 
 
-def losses(python, name, folder, epochs, ranks=2):
+def losses(python, name, folder, epochs, ranks=2, options=()):
     result = folder / f"{name}.{ranks}"
     command = ["--quiet", "-np", ranks, python, EXAMPLES / f"{name}.py", "--data", SOURCE / "examples/digits/digits.txt", "--epochs", epochs,
-               "--result", result]
+               "--result", result, *options]
     code, out, err = Job(command, env=ENVIRONMENT).finish(timeout=250)
     assert (code, err) == (0, "") and out.count("epoch") == epochs, f"exit code {code}\n{out}\n{err}"
     return [[float(number) for number in line.split()] for line in result.read_text().splitlines()]
@@ -36,6 +36,15 @@ def test_sharded_parameters_learn_what_horovods_style_does(python, tmp_path):
     if tuple(map(int, re.match(r"(\d+)\.(\d+)", torch_version(python)).groups())) < (2, 6):
         pytest.skip("FSDP2 came with torch 2.6")
     same(losses(python, "digits_fsdp2", tmp_path, 1), losses(python, "digits_horovod", tmp_path, 1))
+
+
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_steps_of_each_rank_learn_as_much(python, tmp_path):
+    """And with gradients of all ranks throughout, the same."""
+    together = losses(python, "digits_horovod", tmp_path, 2)
+    same(losses(python, "digits_local_sgd", tmp_path, 2, options=["--warmup-steps", 1000]), together)
+    alone = losses(python, "digits_local_sgd", tmp_path, 2, options=["--outer-lr", 0.7])
+    assert together[-1][1] > 0.8 and alone[-1][1] > together[-1][1] - 0.05 and alone[0] != together[0], (alone, together)
 
 
 @pytest.mark.parametrize("python", each_torch())

@@ -103,9 +103,41 @@ print(train(hvd.elastic.TorchState(model=net, optimizer=optimizer)))
     assert (code, out) == (0, "ends\n" * 2), (code, out, err)
 
 
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_local_sgd_goes_on_with_another_rank(python, tmp_path):
+    """In place of one that is killed while an average is on its way: all have the parameters, the step and the outer state of rank 0."""
+    program = f"""
+import os, pathlib, signal, torch, aiacc.torch as hvd
+died = pathlib.Path({str(tmp_path / "died")!r})
+hvd.init()
+net = torch.nn.Linear(3, 3)
+optimizer = hvd.LocalSGD(torch.optim.SGD(net.parameters(), lr=0.1), 4, delay=2,
+                         outer_optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.5, momentum=0.9))
+@hvd.elastic.run
+def train(state):
+    while state.step < 24:
+        if state.step == 13 and hvd.rank() == 1 and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        net.weight.grad, net.bias.grad = torch.full((3, 3), 0.5 + hvd.rank()), torch.ones(3)
+        optimizer.step()
+        state.step += 1
+        if state.step == 8:
+            optimizer.average()
+            state.commit()
+    optimizer.average()
+    outer = optimizer.outer_optimizer.state.values()
+    found = [hvd.allgather(one.detach().reshape(1, -1)) for one in [net.weight, *(one["momentum_buffer"] for one in outer)]]
+    return optimizer.local_step, all(bool((one == one[0]).all()) for one in found), len(found)
+print(*train(hvd.elastic.TorchState(model=net, optimizer=optimizer, step=0)), flush=True)
+"""
+    code, out, err = python_job(python, 3, program, options=["--min-np", 2, "--max-np", 3], env=QUIET)
+    assert (code, out) == (0, "24 True 3\n" * 3) and err.count("a new rank is started in its place") == 1, (code, out, err)
+
+
 @pytest.mark.parametrize("what", ["hvd.allreduce(torch.ones(1), name='x')", "hvd.allgather(torch.ones(1), name='x')", "hvd.barrier()",
                                   "hvd.ShardedSoftmax(4, 10)(torch.ones(2, 4), torch.zeros(2, dtype=torch.int64))",
-                                  "net(torch.ones(1, 1)).sum().backward(); optimizer.step()"])
+                                  "net(torch.ones(1, 1)).sum().backward(); optimizer.step()", "local.step()"])
 @pytest.mark.parametrize("python", each_torch()[:1])
 def test_a_rank_that_waits_for_one_that_has_finished_raises(python, what):
     program = f"""
@@ -115,6 +147,7 @@ basics._LEAVING_S = 0.5
 hvd.init()
 net = torch.nn.Linear(1, 1)
 optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+local = hvd.LocalSGD(torch.optim.SGD(net.parameters(), lr=0.1), 2)
 if hvd.rank() == 0:
     {what}
 """

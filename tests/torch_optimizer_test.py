@@ -8,7 +8,7 @@ from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, PATIENCE_S, check_job,
 @pytest.mark.parametrize("python, ranks", each_torch_with(1, 3))  # two are those of test_on_hosts_of_one_rank
 def test_optimizers(python, ranks):
     check_jobs(python, ranks, ["torch_optimizer.py", "torch_sparse_gradients.py", "torch_dgc.py", "torch_overlap.py", "torch_overlap_models.py",
-                               "torch_replicated_vars.py", "torch_gradient_memory.py", *(["torch_adasum.py"] if ranks < 3 else [])])
+                               "torch_local_sgd.py", "torch_replicated_vars.py", "torch_gradient_memory.py", *(["torch_adasum.py"] if ranks < 3 else [])])
 
 
 @pytest.mark.parametrize("python", each_torch())
@@ -20,10 +20,10 @@ def test_adasum(python):
 def test_on_hosts_of_one_rank(launch, python):
     words = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
     programs = ["torch_optimizer.py", "torch_sparse_gradients.py", "torch_gradient_memory.py", "torch_dgc.py", "torch_overlap.py",
-                "torch_overlap_models.py"]
+                "torch_overlap_models.py", "torch_local_sgd.py"]
     command = ["--quiet", "env", *words, python, PACKAGE_PROGRAMS / "several.py", *programs]
     code, out, err = launch("h0:1,h1:1", *command).finish(timeout=PATIENCE_S)
-    assert (code, out) == (0, "all is well\n" * 12), f"exit code {code}\n{out}\n{err}"
+    assert (code, out) == (0, "all is well\n" * 14), f"exit code {code}\n{out}\n{err}"
 
 
 @pytest.mark.parametrize("python, ranks", each_torch_with(3))

@@ -90,6 +90,7 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
     handles = [mpi_ops.broadcast_async_(found[one], root_rank, f"{one[0]}.{one[1]}", process_set) for one in order]
     for handle in handles:
         mpi_ops.synchronize(handle)
+    getattr(optimizer, "_was_broadcast", lambda *_: None)(root_rank, process_set)  # a LocalSGD has more
 
 
 def _on_host(value: Any) -> Any:

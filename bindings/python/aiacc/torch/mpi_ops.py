@@ -70,7 +70,7 @@ def _wire(tensor: torch.Tensor, op: int) -> Wire:
 
 
 def _start_named(tensor: torch.Tensor, output: Optional[torch.Tensor], name: str, op: int, prescale: float, postscale: float,
-                 process_set: ProcessSet) -> int:
+                 process_set: ProcessSet, wire: Optional[Wire] = None) -> int:
     basics._known()
     prescale, postscale = operations.scales_of(prescale, postscale)
     checked_set(process_set)._channel()._check_open()  # which refuses those that are no members
@@ -78,7 +78,8 @@ def _start_named(tensor: torch.Tensor, output: Optional[torch.Tensor], name: str
     handles.take_name(key)
     try:
         result = _tensors.result_like(tensor) if output is None else output
-        pending = process_set._named(_tensors).start(name, tensor, result, op, prescale, postscale, named.PATIENCE_S, _wire(tensor, op))
+        pending = process_set._named(_tensors).start(name, tensor, result, op, prescale, postscale, named.PATIENCE_S,
+                                                     _wire(tensor, op) if wire is None else wire)
     except BaseException:
         handles.give_back_name(key)
         raise

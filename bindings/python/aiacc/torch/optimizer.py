@@ -453,6 +453,8 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
     """
     if not isinstance(getattr(optimizer, "param_groups", None), list):
         raise refused("optimizer", optimizer, "an optimizer of torch")
+    if getattr(optimizer, "_averages_parameters", False):
+        raise ValueError("a LocalSGD makes steps of each rank's own gradients: give it the DistributedOptimizer, not the other way round")
     if isinstance(compression, DGC):
         check_optimizer(optimizer)
         if op not in (Average, Sum):
