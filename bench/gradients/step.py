@@ -6,7 +6,8 @@ pass takes FORWARD_S, each parameter a share in proportion to its elements.
 
 SUBJECT is none (no communication: the ranks do not know each other, begin their steps together by the clock, and each prints its own),
 aiacc, aiacc-tuned, aiacc-dgc (Deep Gradient Compression, of gradients at random), horovod, or ddp- and a back end of torch.distributed; with -fp16
-behind it gradients travel in 16 bits; aiacc-overlap updates a parameter when the next forward pass needs it."""
+behind it gradients travel in 16 bits; aiacc-overlap updates a parameter when the next forward pass needs it. Of aiacc-local,
+aiacc-local-delayed and ddp-gloo-local, which average parameters every PERIOD-th step, the time is the mean step."""
 import ctypes
 import datetime
 import math
@@ -24,7 +25,10 @@ computes_s = [float(word) for word in sys.argv[3].split(",")]
 library, fp16 = subject.removesuffix("-fp16"), subject.endswith("-fp16")
 torch.set_num_threads(1)
 WARMUP = 75 if library == "aiacc-tuned" else int(sys.argv[5])  # schedules, caches, buckets and the tuner settle
-WARMUP_AGAIN = 4  # another timeline, to which only the tuner has more to adapt
+PERIOD = 8  # of local steps; STEPS is a multiple of it, and so are the steps before
+averages_parameters = "-local" in subject
+middle = statistics.mean if averages_parameters else statistics.median
+WARMUP_AGAIN = PERIOD if averages_parameters else 4  # another timeline, to which only the tuner has more to adapt
 
 
 class Given:
@@ -111,12 +115,16 @@ def prepared(net):
         import torch.distributed as dist
         if library == "ddp-aiacc":
             import aiacc.torch  # noqa: F401: registers the back end
-        dist.init_process_group(library.removeprefix("ddp-"), timeout=datetime.timedelta(seconds=120))
+        dist.init_process_group(library.removeprefix("ddp-").removesuffix("-local"), timeout=datetime.timedelta(seconds=120))
 
         def most(value):
             tensor = torch.tensor([value])
             dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
             return float(tensor)
+        if averages_parameters:
+            from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+            from torch.distributed.optim import PostLocalSGDOptimizer
+            return net, PostLocalSGDOptimizer(sgd, PeriodicModelAverager(period=PERIOD, warmup_steps=PERIOD)), dist.get_rank(), most
         module = torch.nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
         if fp16:
             from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
@@ -130,8 +138,13 @@ def prepared(net):
     wire = {"compression": hvd.Compression.fp16} if fp16 else {"compression": hvd.DGC()} if library == "aiacc-dgc" else {}
     if library == "aiacc-overlap":
         wire["overlap_forward"] = net
+    def largest(value):
+        return max(hvd.allgather(torch.tensor([value])).tolist())
+    if averages_parameters:  # an average has three steps to arrive before the next fragment's begins
+        arguments = {"fragments": 2, "delay": 3} if library == "aiacc-local-delayed" else {}
+        return net, hvd.LocalSGD(sgd, PERIOD, **arguments), hvd.rank(), largest
     optimizer = hvd.DistributedOptimizer(sgd, named_parameters=net.named_parameters(), **wire)
-    return net, optimizer, hvd.rank(), lambda value: max(hvd.allgather(torch.tensor([value])).tolist())
+    return net, optimizer, hvd.rank(), largest
 
 
 def wait_for_others(net, compute_s):
@@ -167,10 +180,12 @@ def main():
                 times.append(ended - began)
             began = ended
         done += warmup + steps
-        slowest = most(statistics.median(times))
+        slowest = most(middle(times))
         if rank == 0:
             print(f"step {subject} {model} {compute_s} {slowest:.6f}", flush=True)
     expected = -1e-6 * done
+    if hasattr(optimizer, "average"):
+        optimizer.average()
     last = next(net.parameters())
     if library != "aiacc-dgc" and not math.isclose(float(last.detach().flatten()[-1]), expected, rel_tol=2e-3):
         print(f"wrong result: {float(last.detach().flatten()[-1])} instead of {expected}", flush=True)
@@ -178,7 +193,7 @@ def main():
     if library.startswith("ddp-"):
         torch.distributed.barrier()  # rank 0 holds the store of the others
         torch.distributed.destroy_process_group()
-    if library in ("ddp-gloo", "horovod"):
+    if library in ("ddp-gloo", "ddp-gloo-local", "horovod"):
         os._exit(0)  # threads of Gloo and Horovod that outlive the interpreter's last lines end in a deadlock now and then
 
 main()
