@@ -22,7 +22,7 @@ GIVEN = {"tensor": lambda: torch.ones(4, 2), "tensors": lambda: [torch.ones(4, 2
          "num_features": lambda: 3, "op": lambda: hvd.Sum, "name": lambda: None, "dataset": lambda: [1, 2], "num_classes": lambda: 4, "in_features": lambda: 3,
          "embedding_size": lambda: 3, "margin_loss": lambda: print, "file_path": lambda: "t", "ext_name": lambda: "horovod.torch",
          "ext_base_name": lambda: "torch", "num_rank": lambda: 2, "warm_up_learning_rate": lambda: 0.1, "warm_up_step": lambda: 1,
-         "init_learning_rate": lambda: 0.1, "global_step": lambda: 2, "decay_steps": lambda: 3, "decay_rate": lambda: 0.5}
+         "init_learning_rate": lambda: 0.1, "global_step": lambda: 2, "decay_steps": lambda: 3, "decay_rate": lambda: 0.5, "period": lambda: 4}
 OWN = {"Compression", "init", "poll", "synchronize", "shutdown", "join", "ProcessSet", "SyncBatchNorm", "sparse_allreduce_async", "add_process_set"}
 
 

@@ -403,6 +403,27 @@ def check_a_host_reduces_gradients_in_each_step():
     hvd.remove_process_set(host)
 
 
+def check_a_rank_that_is_no_member_is_alone():
+    if hvd.size() == 1:
+        return
+    some = hvd.add_process_set(list(range(hvd.size() - 1)))
+    model, reference = network(), network()
+    optimizer, plain = hvd.LocalSGD(sgd(model.parameters()), 2, warmup_steps=1, process_set=some), sgd(reference.parameters())
+    for step in range(5):
+        for one, of in ((optimizer, model), (plain, reference)):
+            one.zero_grad()
+            loss_of(of, batch(step, hvd.rank())).backward()
+            one.step()
+    optimizer.average()
+    if some.included():
+        found = hvd.allgather(model[0].weight.detach().reshape(1, -1), process_set=some)
+        for other in found[1:]:
+            equal(found[0], other)
+    else:
+        same(model, reference)
+    hvd.remove_process_set(some)
+
+
 def check_sparse_gradients():
     for make, warmup in ((torch.optim.SparseAdam, 2), (torch.optim.SparseAdam, 0), (lambda parameters: torch.optim.SGD(parameters, lr=0.1), 2)):
         table = nn.Embedding(10, 4, sparse=True)

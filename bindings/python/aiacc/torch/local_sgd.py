@@ -7,7 +7,7 @@ Mini-Batches, Use Local SGD", ICLR 2020 (post-local SGD). With an optimizer of t
 from __future__ import annotations
 
 import contextlib
-import io
+import pickle
 import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
@@ -148,7 +148,8 @@ class LocalSGD(torch.optim.Optimizer):
         self._number = _made
         _made += 1
         self._in_world = _InWorld(self)
-        process_set._optimizers.append(self._in_world)
+        if process_set.included():
+            process_set._optimizers.append(self._in_world)
 
     # --- an optimizer of torch
 
@@ -442,14 +443,14 @@ class _InWorld:
         step = b"0" if optimizer is None else str(optimizer.local_step).encode()
         steps = list(map(int, channel.run(operations.AllgatherBytes("LocalSGD", step))))
         furthest = steps.index(max(steps))
-        state = io.BytesIO()
+        state = b""
         if optimizer is not None and optimizer.outer_optimizer is not None and channel.rank == furthest:
-            torch.save(optimizer.outer_optimizer.state_dict(), state)
-        theirs = channel.run(operations.BroadcastBytes("LocalSGD", state.getvalue(), self._process_set._registered()[furthest], furthest))
+            state = pickle.dumps(optimizer.outer_optimizer.state_dict())
+        theirs = channel.run(operations.BroadcastBytes("LocalSGD", state, self._process_set._registered()[furthest], furthest))
         if optimizer is None:
             return
         if theirs and optimizer.outer_optimizer is not None and channel.rank != furthest:
-            optimizer.outer_optimizer.load_state_dict(torch.load(io.BytesIO(theirs)))
+            optimizer.outer_optimizer.load_state_dict(pickle.loads(theirs))
         optimizer.param_groups[0][_STEP] = max(steps)
         optimizer._begin_anew(waits=False)
 
