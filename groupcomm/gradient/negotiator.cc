@@ -83,6 +83,7 @@ void Negotiator::State::urge(Instant now) {
 
 void Negotiator::State::join(Instant now) {
   join_wanted_ = true;
+  if (submissions.pending() != 0) urge(now);  // the caller does nothing but wait for that
   proceed(now);
 }
 

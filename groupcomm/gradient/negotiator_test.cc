@@ -242,6 +242,15 @@ TEST(Negotiator, CountsARankThatJoinedAsReady) {
   EXPECT_GT(again->scheduled_launches(), 0U);
 }
 
+TEST(Negotiator, JoinsBehindWhatIsSubmittedAndNobodyWaitsFor) {
+  for (const std::string& before : {std::string(), times("ab|", 1), times("ab|", 6)}) {
+    const auto all = ran({before + "abJ" + before, before + "abJ" + before, before + "baJ" + before}, single());
+    EXPECT_GE(all->last_joined(), 0);
+    const auto some = ran({before + "abJab|", before + "aJab|", before + "Jba|"}, single());
+    EXPECT_GE(some->last_joined(), 0);
+  }
+}
+
 TEST(Negotiator, NamesTensorAndRanksOfAMismatchOnEveryRank) {
   std::vector<std::unique_ptr<Negotiator>> ranks;
   std::vector<std::vector<std::byte>> payloads;

@@ -138,6 +138,18 @@ def check_join_beside_named_ones():
     equal(hvd.allreduce(torch.ones(2), name="joined", op=hvd.Sum), torch.full((2,), float(n)))
 
 
+def check_join_with_what_nobody_has_waited_for():
+    for step in range(4):
+        names = ["a", "b"][:1 + (hvd.rank() + step) % 2] if step else ["a", "b"]  # in some steps a rank has not started all of them
+        handles = {name: hvd.allreduce_async(torch.ones(2), name=f"outstanding {name}", op=hvd.Sum) for name in names}
+        hvd.join()
+        for name, handle in handles.items():
+            started = sum(hvd.allgather_object(name in names))
+            equal(hvd.synchronize(handle), torch.full((2,), float(started)))
+        if "b" not in names:
+            hvd.allgather_object(False)
+
+
 def check_what_never_meets():
     """All raise, and all goes on afterwards, also allreduces of the same names."""
     n, rank = hvd.size(), hvd.rank()
