@@ -202,6 +202,7 @@ python_package = \
 	bindings/python/aiacc/torch/_adasum.py \
 	bindings/python/aiacc/torch/_adasum_optimizer.py \
 	bindings/python/aiacc/torch/_arguments.py \
+	bindings/python/aiacc/torch/_averages.py \
 	bindings/python/aiacc/torch/_blocks.py \
 	bindings/python/aiacc/torch/_compile.py \
 	bindings/python/aiacc/torch/_counted.py \
@@ -231,6 +232,7 @@ python_package = \
 	bindings/python/aiacc/torch/elastic/sampler.py \
 	bindings/python/aiacc/torch/elastic/state.py \
 	bindings/python/aiacc/torch/functions.py \
+	bindings/python/aiacc/torch/gossip.py \
 	bindings/python/aiacc/torch/kvstore.py \
 	bindings/python/aiacc/torch/learning_rates.py \
 	bindings/python/aiacc/torch/local_sgd.py \

@@ -23,7 +23,7 @@ SHORTEST = {
     "outstanding": "--peers none --hosts 1 --counts 1 --rounds 1 --late 1",
     "windows": "--peers none --kinds stream,both,pingpong,sendrecv,exchange --sizes 8,131072 --messages 2 --loops 2 --rounds 1 --turns 1",
     "overlap": "--peers none --ranks 2 --sizes 8 --seconds 0.1",
-    "gradients": f"--subjects aiacc-overlap,aiacc-local-delayed --rates none --places 2 --models resnet50 --compute 0 --forward 0.01 --steps 1 --warmup 2 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
+    "gradients": f"--subjects aiacc-overlap,aiacc-local-gossip --rates none --places 2 --models resnet50 --compute 0 --forward 0.01 --steps 1 --warmup 2 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
     "gradient-engine": "--models resnet50 --compute 0.01 --rounds 1 --steps 1",
     "gradient-priorities": "--model resnet50 --rate 10gbit --compute 0.01 --warmup 1 --steps 1",
     "softmax": f"--places 2x1 --classes 999 --steps 1 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",

@@ -157,6 +157,7 @@ EXTRA_DIST += \
 	tests/programs/torch_kvstore.py \
 	tests/programs/torch_layers.py \
 	tests/programs/torch_leaving.py \
+	tests/programs/torch_gossip.py \
 	tests/programs/torch_local_sgd.py \
 	tests/programs/torch_meetings.py \
 	tests/programs/torch_gradient_memory.py \

@@ -17,7 +17,7 @@ DISTRIBUTED = [one for one in SNIPPETS if "dist.init_process_group(" in one]
 def test_each_snippet_in_horovods_style_runs(python):
     """In one job, as importing torch takes longer than all of them."""
     mine = [one for one in SNIPPETS if one not in DISTRIBUTED]
-    assert len(mine) == 16
+    assert len(mine) == 17
     code, out, err = python_job(python, 2, "hvd.shutdown()\n".join(mine))
     assert (code, err) == (0, "") and re.fullmatch(r"loss [\d.]+ on 2 ranks\n", out), out + err
 

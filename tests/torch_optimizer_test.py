@@ -11,6 +11,19 @@ def test_optimizers(python, ranks):
                                "torch_local_sgd.py", "torch_replicated_vars.py", "torch_gradient_memory.py", *(["torch_adasum.py"] if ranks < 3 else [])])
 
 
+@pytest.mark.parametrize("python, ranks", each_torch_with(3, 4))
+def test_gossip(python, ranks):
+    check_job(python, ranks, "torch_gossip.py")
+
+
+def test_gossip_between_hosts(launch):
+    words = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
+    program = PACKAGE_PROGRAMS / "torch_gossip.py"
+    checks = ["check_the_ranks_of_a_host_are_one_node", "check_in_16_bits", "check_ranks_that_have_joined_are_left_out"]
+    code, out, err = launch("h0:2,h1:1,h2:2", "--quiet", "env", *words, each_torch()[0].values[0], program, *checks).finish(timeout=PATIENCE_S)
+    assert (code, out) == (0, "all is well\n" * 5), f"exit code {code}\n{out}\n{err}"
+
+
 @pytest.mark.parametrize("python", each_torch())
 def test_adasum(python):
     check_job(python, 4, "torch_adasum.py")

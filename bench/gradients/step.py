@@ -7,7 +7,8 @@ pass takes FORWARD_S, each parameter a share in proportion to its elements.
 SUBJECT is none (no communication: the ranks do not know each other, begin their steps together by the clock, and each prints its own),
 aiacc, aiacc-tuned, aiacc-dgc (Deep Gradient Compression, of gradients at random), horovod, or ddp- and a back end of torch.distributed; with -fp16
 behind it gradients travel in 16 bits; aiacc-overlap updates a parameter when the next forward pass needs it. Of aiacc-local,
-aiacc-local-delayed and ddp-gloo-local, which average parameters every PERIOD-th step, the time is the mean step."""
+aiacc-local-delayed and ddp-gloo-local, which average parameters every PERIOD-th step, and aiacc-local-gossip, which exchanges some with one host in each step
+besides, the time is the mean step."""
 import ctypes
 import datetime
 import math
@@ -141,7 +142,10 @@ def prepared(net):
     def largest(value):
         return max(hvd.allgather(torch.tensor([value])).tolist())
     if averages_parameters:  # an average has three steps to arrive before the next fragment's begins
-        arguments = {"fragments": 2, "delay": 3} if library == "aiacc-local-delayed" else {}
+        arguments = {} if library == "aiacc-local" else {"fragments": 2, "delay": 3}
+        if library == "aiacc-local-gossip":
+            short = hvd.Compression.fp16
+            arguments |= {"compression": short, "gossip": hvd.Gossip(compression=short, delay=1)}
         return net, hvd.LocalSGD(sgd, PERIOD, **arguments), hvd.rank(), largest
     optimizer = hvd.DistributedOptimizer(sgd, named_parameters=net.named_parameters(), **wire)
     return net, optimizer, hvd.rank(), largest

@@ -11,7 +11,7 @@ from contest import on_this_host, over_hosts  # noqa: E402
 PACKAGE = HERE.parents[1] / "bindings/python"
 PLAIN = ["aiacc", "aiacc-tuned", "ddp-aiacc", "ddp-gloo", "horovod", "horovod-0.1ms"]
 FP16 = ["aiacc-fp16", "ddp-aiacc-fp16", "ddp-gloo-fp16", "horovod-fp16", "horovod-0.1ms-fp16"]
-SUBJECTS = [*PLAIN, *FP16, "aiacc-dgc", "aiacc-overlap", "aiacc-local", "aiacc-local-delayed", "ddp-gloo-local"]
+SUBJECTS = [*PLAIN, *FP16, "aiacc-dgc", "aiacc-overlap", "aiacc-local", "aiacc-local-delayed", "aiacc-local-gossip", "ddp-gloo-local"]
 # Freed memory is used again, as by the allocators of accelerators: malloc would give gradients back to the kernel in each step, of
 # some subjects and not of others.
 ENVIRONMENT = ["OMP_NUM_THREADS=1", "PYTHONWARNINGS=ignore", "MALLOC_MMAP_THRESHOLD_=4294967296", "MALLOC_TRIM_THRESHOLD_=4294967296"]

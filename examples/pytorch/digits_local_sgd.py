@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The CNN of digits_horovod.py, by steps of each rank's own whose parameters are averaged every PERIOD-th step. With --outer-lr the averages are
-steps of an optimizer with Nesterov's momentum, as in DiLoCo.
+steps of an optimizer with Nesterov's momentum, as in DiLoCo. With --gossip each rank exchanges with one other behind every so many steps in between.
 
     aiaccrun -np 4 python3 digits_local_sgd.py --data digits.txt --period 8
 """
@@ -13,7 +13,7 @@ from digits_data import arguments, batches, images, network, split
 
 def main():
     options = arguments(__doc__, period="steps from one average to the next (8)", warmup_steps="first steps, with gradients of all ranks (20)",
-                        outer_lr="learning rate of an outer optimizer (0.7 is usual)")
+                        outer_lr="learning rate of an outer optimizer (0.7 is usual)", gossip="steps from one exchange with another rank to the next")
     hvd.init()
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)
@@ -27,7 +27,8 @@ def main():
     if options.outer_lr:
         def outer(parameters):
             return torch.optim.SGD(parameters, lr=options.outer_lr, momentum=0.9, nesterov=True)
-    optimizer = hvd.LocalSGD(optimizer, options.period or 8, warmup_steps=20 if options.warmup_steps is None else options.warmup_steps, outer_optimizer=outer)
+    optimizer = hvd.LocalSGD(optimizer, options.period or 8, warmup_steps=20 if options.warmup_steps is None else options.warmup_steps, outer_optimizer=outer,
+                             gossip=hvd.Gossip(int(options.gossip), nodes="ranks", compression=hvd.Compression.fp16) if options.gossip else None)
 
     lines = []
     for epoch in range(options.epochs):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import aiacc.torch as hvd
-from aiacc.torch import local_sgd
+from aiacc.torch import _averages
 from rank_checks import raises
 from torch_checks import close, equal, run, same, version
 from torch_optimizer import batch, joined, loss_of, network, sgd
@@ -56,6 +56,7 @@ class Simulated:
             optimizer.step()
         if self.at <= self.warmup:
             return
+        self.before_averages()
         for number, part in enumerate(self.parts):
             offset = number * self.period // len(self.parts)
             if number in self.on_way and self.at >= self.on_way[number][0] + self.delay:
@@ -64,6 +65,13 @@ class Simulated:
                 self.on_way[number] = (self.at, [[tensors[i].detach().clone() for i in part] for tensors in self.tensors])
                 if self.delay == 0:
                     self.end(number)
+        self.after_averages()
+
+    def before_averages(self):
+        """For what comes between them (torch_gossip.py)."""
+
+    def after_averages(self):
+        pass
 
     @torch.no_grad()
     def end(self, number):
@@ -102,12 +110,12 @@ def all_equal(model):
             equal(found[0], other)
 
 
-def train(make, steps, tolerance=1e-5, model=None, **arguments):
+def train(make, steps, tolerance=1e-5, model=None, simulator=Simulated, **arguments):
     """Sees that the model of this rank is its simulated one behind each step."""
     model = network() if model is None else model
     optimizer = hvd.LocalSGD(make(model.parameters()), **arguments)
     known = {name: value for name, value in arguments.items() if name in ("period", "warmup_steps", "outer_optimizer", "delay")}
-    simulated = Simulated(model, make, parts=parts_of(optimizer, model), **known)
+    simulated = simulator(model, make, parts=parts_of(optimizer, model), **known)
     for step in range(steps):
         optimizer.zero_grad()
         loss_of(model, batch(step, hvd.rank())).backward()
@@ -179,7 +187,7 @@ def check_fragments_and_averages_that_arrive_later():
 
 
 def check_parameters_travel_in_pieces():
-    whole, local_sgd._PIECE = local_sgd._PIECE, 20
+    whole, _averages._PIECE = _averages._PIECE, 20
     try:
         for arguments in ({}, {"delay": 2, "fragments": 3}, {"outer_optimizer": nesterov}):
             model = network()
@@ -191,7 +199,7 @@ def check_parameters_travel_in_pieces():
             assert len(pieces) > 4 and sorted(i for fragment in optimizer._fragments for piece in fragment.pieces for i in piece) == \
                 sorted(i for fragment in optimizer._fragments for i in range(len(fragment.tensors))), pieces
     finally:
-        local_sgd._PIECE = whole
+        _averages._PIECE = whole
 
 
 class Cast(nn.Module):

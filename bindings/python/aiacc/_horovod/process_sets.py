@@ -190,6 +190,11 @@ def _unless_over(call: Callable[..., Any], *arguments: Any) -> None:
         pass  # it is over
 
 
+def _of_optimizers() -> List[ProcessSet]:
+    """Which optimizers have made for themselves."""
+    return [inner for one in _registered for optimizer in one._optimizers for inner in getattr(optimizer, "sets", ())]
+
+
 def _leave(reason: str) -> None:
     """As _abort, also of sets whose operations this rank has never called: members may wait for it there."""
     for one in _registered:
@@ -199,12 +204,14 @@ def _leave(reason: str) -> None:
                 _unless_over(one._channel, purpose)
             for layer in _LAYERS:
                 _unless_over(lambda of=one, kind=layer: of._in_model_order(kind).get())
+    for one in _of_optimizers():
+        _unless_over(one._channel)
     _abort(reason)
 
 
 def _abort(reason: str) -> None:
     """Members that wait in an operation of any set raise, also those of engines."""
-    for one in _registered:
+    for one in [*_registered, *_of_optimizers()]:
         for channel in list(one._channels.values()):
             _unless_over(channel.group.abort, reason)
         layers: List[Any] = [*one._unnegotiated.values(), *one._norms.values()]

@@ -18,6 +18,7 @@ from aiacc.torch._dgc import DGC
 from aiacc.torch.compression import Compression
 from aiacc.torch.elastic.sampler import ElasticSampler
 from aiacc.torch.functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from aiacc.torch.gossip import Gossip
 from aiacc.torch.kvstore import KVStore
 from aiacc.torch.learning_rates import smooth_exponential_decay
 from aiacc.torch.local_sgd import LocalSGD
@@ -37,7 +38,7 @@ if _torch.distributed.is_available():  # not in every build of torch
     _register()
 
 __all__ = [
-    "Adasum", "Average", "Compression", "DGC", "DistributedOptimizer", "ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "KVStore", "LocalSGD", "Max", "Min",
+    "Adasum", "Average", "Compression", "DGC", "DistributedOptimizer", "ElasticSampler", "Gossip", "HorovodInternalError", "HostsUpdatedInterrupt", "KVStore", "LocalSGD", "Max", "Min",
     "PartialFC", "PartialFC_V2", "ProcessSet", "Product", "ReplicatedVarsOptimizer", "ShardedSoftmax", "Sum", "SyncBatchNorm", "__version__",
     "add_process_set", "aiacc_built",
     "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async",

@@ -19,74 +19,16 @@ from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_
 from aiacc.gradients import Wire
 from aiacc.torch import _operations as operations
 from aiacc.torch import mpi_ops
+from aiacc.torch._averages import Fragment, OnItsWay, carried, parts_of, wait
 from aiacc.torch._operations import Average, Join, Sum
 from aiacc.torch.compression import BF16Compressor, Compression, FP16Compressor, NoneCompressor
 from aiacc.torch.functions import broadcast_optimizer_state
+from aiacc.torch.gossip import Exchanges, Gossip
 
 _STEP = "local_sgd_step"  # in the first group of parameters: checkpoints and broadcast_optimizer_state have it, too
 _WIRES: Dict[Any, Wire] = {NoneCompressor: Wire.FLOAT32, FP16Compressor: Wire.FLOAT16, BF16Compressor: Wire.BFLOAT16}
 
-_SHORT = (torch.float16, torch.bfloat16)  # which are averaged in 32 bits
-_PIECE = 4 << 20  # elements, about: parameters are copied into a piece while those before are on their way, and back likewise
-
 _made = 0  # of this process: each has a channel of its own
-
-
-class _Fragment:
-    """Tensors that are averaged together. `pieces`: indices of neighbours of one type and device, which travel as one tensor. `base`: what all ranks had after the last
-    average, where that is kept."""
-
-    def __init__(self, number: int, tensors: List[torch.Tensor], offset: int, keeps_base: bool, wire: Wire) -> None:
-        self.number, self.tensors, self.offset, self.keeps_base, self.wire = number, tensors, offset, keeps_base, wire
-        self.pieces = _pieces(tensors)
-        self.base = [_carried(one).clone() for one in tensors] if keeps_base else []
-        self.has_base = False
-        self.average: Optional[_Average] = None  # on its way
-        self.averaged_at = -1  # step; it is not known
-
-
-class _Average:
-    """On its way. `relative`: to the base; `before`: the tensors as they were, if steps go on meanwhile; `flags`: see _begin(); `handles`: of these, and of each piece."""
-
-    def __init__(self, at: int, relative: bool, before: List[torch.Tensor], flags: List[int]) -> None:
-        self.at, self.relative, self.before = at, relative, before
-        self.flags = torch.tensor(flags, dtype=torch.float64)
-        self.flats: List[torch.Tensor] = []
-        self.handles: List[int] = []
-
-
-def _carried(tensor: torch.Tensor) -> torch.Tensor:
-    """As it is averaged: 16-bit numbers in 32."""
-    found = tensor.detach()
-    return found.float() if found.dtype in _SHORT else found
-
-
-def _pieces(tensors: List[torch.Tensor]) -> List[List[int]]:
-    pieces: List[List[int]] = []
-    sizes: Dict[Any, int] = {}
-    last: Dict[Any, List[int]] = {}
-    for i, one in enumerate(tensors):
-        kind = (torch.float32 if one.dtype in _SHORT else one.dtype, one.device)
-        if kind not in last or sizes[kind] + one.numel() > _PIECE:
-            last[kind], sizes[kind] = [], 0
-            pieces.append(last[kind])
-        last[kind].append(i)
-        sizes[kind] += one.numel()
-    return pieces
-
-
-def _parts(tensors: List[torch.Tensor], many: int) -> List[List[torch.Tensor]]:
-    """Of neighbours, about equally large."""
-    parts: List[List[torch.Tensor]] = [[]]
-    left, size = sum(one.numel() for one in tensors), 0
-    for i, one in enumerate(tensors):
-        wanted = left / (many - len(parts) + 1)
-        if parts[-1] and len(parts) < many and (size + one.numel() / 2 > wanted or len(tensors) - i <= many - len(parts)):
-            left, size = left - size, 0
-            parts.append([])
-        parts[-1].append(one)
-        size += one.numel()
-    return parts
 
 
 class LocalSGD(torch.optim.Optimizer):
@@ -104,7 +46,7 @@ class LocalSGD(torch.optim.Optimizer):
     `fragments`: the parameters in so many parts, which are averaged one after the other within a period. `delay`: so many steps are made while an average is on
     its way; what they have changed is added to it, so that ranks differ by it. `compression`: Compression.fp16 or bf16: what parameters have changed since the last average
     travels in 16 bits, but for those of float64. `buffers`: tensors that are averaged with the first fragment, as running statistics are (`model.buffers()`); those of
-    integers are left alone.
+    integers are left alone. `gossip`: exchanges with one node at a time between the averages.
 
     Momentum and the like stay each rank's own. All ranks make one with the same arguments, in the same order, and outside of what hvd.elastic.run runs. After
     broadcast_optimizer_state, join, init and load_state_dict the next average is one of whole parameters, taken as it is.
@@ -112,7 +54,7 @@ class LocalSGD(torch.optim.Optimizer):
 
     def __init__(self, optimizer: torch.optim.Optimizer, period: int, *, warmup_steps: int = 0, outer_optimizer: Optional[Callable[[Any], Any]] = None,
                  fragments: int = 1, delay: int = 0, compression: Any = Compression.none, buffers: Iterable[torch.Tensor] = (),
-                 process_set: ProcessSet = global_process_set) -> None:
+                 gossip: Optional[Gossip] = None, process_set: ProcessSet = global_process_set) -> None:
         global _made
         if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, LocalSGD):
             raise refused("optimizer", optimizer, "an optimizer of torch, or a DistributedOptimizer")
@@ -130,21 +72,26 @@ class LocalSGD(torch.optim.Optimizer):
             raise refused("outer_optimizer", outer_optimizer, "None, or a function of a list of parameters that returns an optimizer of them")
         if self._warmup and isinstance(optimizer, torch.optim.LBFGS):
             raise ValueError("warmup_steps are not for torch.optim.LBFGS, which computes gradients as often as each rank's own loss asks for")
+        if gossip is not None and not isinstance(gossip, Gossip):
+            raise refused("gossip", gossip, "None, or a Gossip")
+        if gossip is not None and gossip.every >= self._period:
+            raise ValueError(f"gossip: every is {gossip.every}: it is less than the period of averages, which is {self._period}")
         self._many = len(parameters)
         averaged = [one for one in several("buffers", buffers, "tensors, as model.buffers() are") if torch.is_floating_point(one)]
         if any(not torch.is_floating_point(one) for one in parameters):
             raise ValueError("LocalSGD is for parameters of real floating-point numbers")
         self.optimizer, self._process_set, self._compression = optimizer, checked_set(process_set), compression
+        self._gossip, self._turns = gossip, many
         self._synchronizes = hasattr(optimizer, "skip_synchronize")  # it is one of DistributedOptimizer
-        keeps_base = outer_optimizer is not None or compression is not NoneCompressor
-        self._fragments = [_Fragment(i, part, i * self._period // many, keeps_base, _WIRES[compression]) for i, part in enumerate(_parts(parameters, many))]
+        keeps_base = outer_optimizer is not None or any(one is not NoneCompressor for one in (compression, gossip and gossip.compression) if one)
+        self._fragments = [Fragment(i, part, i * self._period // many, keeps_base, _WIRES[compression]) for i, part in enumerate(parts_of(parameters, many))]
         self.outer_optimizer = None
         if outer_optimizer is not None:
             self.outer_optimizer = outer_optimizer([one for fragment in self._fragments for one in fragment.base])
             if not isinstance(self.outer_optimizer, torch.optim.Optimizer):
                 raise refused("outer_optimizer", self.outer_optimizer, "a function that returns an optimizer of torch")
         if averaged:
-            self._fragments.append(_Fragment(many, averaged, 0, False, Wire.FLOAT32))
+            self._fragments.append(Fragment(many, averaged, 0, False, Wire.FLOAT32))
         self._number = _made
         _made += 1
         self._in_world = _InWorld(self)
@@ -237,12 +184,15 @@ class LocalSGD(torch.optim.Optimizer):
         if at <= self._warmup:
             return loss
         for fragment in self._fragments:
-            if fragment.average is not None and at >= fragment.average.at + self._delay:
+            if fragment.average is not None and at >= fragment.average.due:
                 self._end(fragment)
-            if (at - self._warmup - fragment.offset) % self._period == 0:
-                self._begin(fragment, at, bool(self._delay))
-                if self._delay == 0:
-                    self._end(fragment)
+            averages = (at - self._warmup - fragment.offset) % self._period == 0
+            if averages:
+                self._begin(fragment, OnItsWay(self._process_set, at, self._delay, fragment.wire, None))
+            elif fragment.average is None:
+                self._exchange(fragment, at)
+            if fragment.average is not None and fragment.average.due == at:
+                self._end(fragment)
         return loss
 
     def average(self) -> None:
@@ -256,7 +206,7 @@ class LocalSGD(torch.optim.Optimizer):
                 self._end(fragment)
         moved = [one for one in self._fragments if one.averaged_at < at]
         for fragment in moved:
-            self._begin(fragment, at, goes_on=False)
+            self._begin(fragment, OnItsWay(self._process_set, at, 0, fragment.wire, None))
         for fragment in moved:
             self._end(fragment)
 
@@ -322,44 +272,68 @@ class LocalSGD(torch.optim.Optimizer):
     def _agree(self) -> None:
         """In the first step of each world, with all ranks."""
         self._in_world.agree({
-            "period": self._period, "warmup_steps": self._warmup, "delay": self._delay, "compression": self._compression.__name__,
+            "period": self._period, "warmup_steps": self._warmup, "delay": self._delay, "compression": self._compression.__name__, "gossip": repr(self._gossip),
             "outer_optimizer": None if self.outer_optimizer is None else type(self.outer_optimizer).__name__,
-            "fragments": [[[str(one.dtype), list(one.shape)] for one in fragment.tensors] for fragment in self._fragments]})
+            "fragments": [[[str(one.dtype), list(one.shape)] for one in fragment.tensors] for fragment in self._fragments]},
+            None if self._gossip is None else self._gossip.nodes)
 
-    def _begin(self, fragment: _Fragment, at: int, goes_on: bool) -> None:
-        before = [one.detach().clone() for one in fragment.tensors] if goes_on else []
+    def _exchange(self, fragment: Fragment, at: int) -> None:
+        """Begins it, if it is this fragment's turn, and if this rank exchanges with others then."""
+        if self._gossip is None or (at - self._warmup) % self._gossip.every:
+            return
+        number, turn = divmod((at - self._warmup) // self._gossip.every - 1, self._turns)
+        found = self._in_world.exchanges.of(number)
+        if turn == fragment.number and found is not None:
+            partners, share = found
+            self._begin(fragment, OnItsWay(partners, at, self._gossip.delay, _WIRES[self._gossip.compression], share))
+
+    def _begin(self, fragment: Fragment, average: OnItsWay) -> None:
+        if fragment.average is not None:  # an exchange
+            self._end(fragment)
+        short = average.wire != Wire.FLOAT32
+        average.relative = short and fragment.has_base
+        average.before = [one.detach().clone() for one in fragment.tensors] if average.due > average.at else []
         # Summed up these are the ranks that have not joined, and those of them that have a base.
-        average = _Average(at, fragment.has_base and fragment.wire != Wire.FLOAT32, before, [1, fragment.has_base])
-        if self._others():
-            average.handles.append(self._start(fragment, "flags", average.flags, Sum, Wire.DEFAULT))
-        self._send(fragment, average, "part", fragment.wire)
+        average.flags[0], average.flags[1] = 1, fragment.has_base
+        if average.process_set._reduced_ranks() > 1:
+            average.handles.append(self._start(fragment, average, "flags", average.flags, Sum))
+        if short and not fragment.has_base:
+            wait(average.handles)
+            if average.flags[1] == 0:  # none has one, as before the first average
+                average.wire = Wire.FLOAT32
+        self._send(fragment, average, "whole part" if short and average.wire == Wire.FLOAT32 else "part")
         fragment.average = average
 
-    def _send(self, fragment: _Fragment, average: _Average, what: str, wire: Wire) -> None:
+    def _send(self, fragment: Fragment, average: OnItsWay, what: str) -> None:
         """What the tensors are, or were when this began."""
         sent = average.before or fragment.tensors
         for number, piece in enumerate(fragment.pieces):
-            values = [_carried(sent[i]) - fragment.base[i] if average.relative else _carried(sent[i]) for i in piece]
+            values = [carried(sent[i]) - fragment.base[i] if average.relative else carried(sent[i]) for i in piece]
             flat = torch.cat([one.reshape(-1) for one in values])
             average.flats.append(flat)
-            if self._others():
-                average.handles.append(self._start(fragment, f"{what} {number}", flat, Average, wire if flat.dtype == torch.float32 else Wire.DEFAULT))
+            if average.process_set._reduced_ranks() > 1:
+                average.handles.append(self._start(fragment, average, f"{what} {number}", flat, Average))
 
-    def _start(self, fragment: _Fragment, what: str, tensor: torch.Tensor, op: int, wire: Wire) -> int:
-        return mpi_ops._start_named(tensor, tensor, f"LocalSGD {self._number}.{fragment.number} {what}", op, 1.0, 1.0, self._process_set, wire)
+    def _start(self, fragment: Fragment, average: OnItsWay, what: str, tensor: torch.Tensor, op: int) -> int:
+        wire = average.wire if tensor.dtype == torch.float32 else Wire.DEFAULT
+        return mpi_ops._start_named(tensor, tensor, f"LocalSGD {self._number}.{fragment.number} {what}", op, 1.0, 1.0, average.process_set, wire)
 
     @torch.no_grad()
-    def _end(self, fragment: _Fragment) -> None:
+    def _end(self, fragment: Fragment) -> None:
         average, fragment.average = fragment.average, None
         assert average is not None
-        _wait(average.handles[:1])
+        wait(average.handles[:1])
         present, based = average.flags.tolist()
         all_based = based == present
-        if not all_based and fragment.wire != Wire.FLOAT32:  # some have sent parameters in 16 bits, and others changes of what these do not know
-            _wait(average.handles[1:])
-            average.relative, average.flats, average.handles[1:] = False, [], []
-            self._send(fragment, average, "whole part", Wire.FLOAT32)
-        scale = self._process_set._reduced_ranks() / present
+        if not all_based and average.wire != Wire.FLOAT32:  # some have sent parameters in 16 bits, and others changes of what these do not know
+            wait(average.handles[1:])
+            average.relative, average.wire, average.flats, average.handles[1:] = False, Wire.FLOAT32, [], []
+            self._send(fragment, average, "whole part")
+        scale = average.process_set._reduced_ranks() / present
+        if average.share is not None:
+            for i, found in self._arriving(fragment, average, scale):
+                self._approach(fragment, average, i, found.add_(fragment.base[i]) if average.relative else found)
+            return
         if not fragment.keeps_base:
             for i, found in self._arriving(fragment, average, scale):
                 self._give(fragment, average, i, found)
@@ -382,10 +356,10 @@ class LocalSGD(torch.optim.Optimizer):
         # What steps have changed is added with an error of rounding, also where there were none.
         fragment.averaged_at = -1 if average.before and self.local_step == average.at else average.at
 
-    def _arriving(self, fragment: _Fragment, average: _Average, scale: float) -> Iterator[Tuple[int, torch.Tensor]]:
+    def _arriving(self, fragment: Fragment, average: OnItsWay, scale: float) -> Iterator[Tuple[int, torch.Tensor]]:
         """Averages of the tensors, by their indices: those of each piece once it is there."""
         for number, piece in enumerate(fragment.pieces):
-            _wait(average.handles[1 + number:2 + number])
+            wait(average.handles[1 + number:2 + number])
             flat, at = average.flats[number], 0
             if scale != 1.0:
                 flat.mul_(scale)
@@ -394,12 +368,18 @@ class LocalSGD(torch.optim.Optimizer):
                 yield i, flat[at:at + tensor.numel()].view(tensor.shape)
                 at += tensor.numel()
 
-    def _give(self, fragment: _Fragment, average: _Average, i: int, new: torch.Tensor) -> None:
+    def _give(self, fragment: Fragment, average: OnItsWay, i: int, new: torch.Tensor) -> None:
         tensor = fragment.tensors[i].detach()
         if average.before:
             tensor.add_((new - average.before[i]).to(tensor.dtype))
         else:
             tensor.copy_(new)
+
+    def _approach(self, fragment: Fragment, average: OnItsWay, i: int, mean: torch.Tensor) -> None:
+        """In an exchange. Two that go all of the way are equal."""
+        assert average.share is not None
+        own = carried((average.before or fragment.tensors)[i])
+        self._give(fragment, average, i, mean if average.share == 1 else own + (mean - own) * average.share)
 
     def _begin_anew(self, waits: bool) -> None:
         """With the average of what all ranks have."""
@@ -407,15 +387,10 @@ class LocalSGD(torch.optim.Optimizer):
             average, fragment.average = fragment.average, None
             if average is not None and waits:
                 try:
-                    _wait(average.handles)
+                    wait(average.handles)
                 except HorovodInternalError:
                     pass
             fragment.has_base, fragment.averaged_at = False, -1
-
-
-def _wait(handles: List[int]) -> None:
-    for handle in handles:
-        mpi_ops.synchronize(handle)
 
 
 class _InWorld:
@@ -426,12 +401,23 @@ class _InWorld:
         self._process_set = optimizer._process_set
         self.purpose = f"lsgd{optimizer._number}"
         self._agreed = False  # in this world
+        self.exchanges = Exchanges([], 0, self.purpose)
 
-    def agree(self, said: Any) -> None:
-        """With all ranks."""
-        if not self._agreed:
-            self._process_set._channel(self.purpose).run(operations.Agreement("LocalSGD", said))
-            self._agreed = True
+    @property
+    def sets(self) -> List[ProcessSet]:
+        """In which this rank takes part, and of which no one else knows."""
+        return self.exchanges.sets
+
+    def agree(self, said: Any, nodes: Optional[str]) -> None:
+        """With all ranks. `nodes`: that exchange."""
+        if self._agreed:
+            return
+        channel = self._process_set._channel(self.purpose)
+        channel.run(operations.Agreement("LocalSGD", said))
+        if nodes is not None:
+            own = str(channel.group.host_index if nodes == "hosts" else channel.rank).encode()
+            self.exchanges = Exchanges.among(channel.run(operations.AllgatherBytes("LocalSGD", own)), self._process_set, f"g{self.purpose}")
+        self._agreed = True
 
     def join(self) -> None:
         """Then all go on from the step of the rank that has made most, with its outer state, and with an average of what they have."""
@@ -463,7 +449,9 @@ class _InWorld:
             optimizer._begin_anew(waits=False)
 
     def close(self) -> None:
-        self._agreed = False
+        for one in self.sets:
+            one._unregister(f"{self._process_set} was shut down or removed")
+        self._agreed, self.exchanges = False, Exchanges([], 0, self.purpose)
         if self._optimizer() is not None:
             self.give_up()
             self._process_set._optimizers.append(self)
