@@ -103,15 +103,16 @@ print(train(hvd.elastic.TorchState(model=net, optimizer=optimizer)))
     assert (code, out) == (0, "ends\n" * 2), (code, out, err)
 
 
+@pytest.mark.parametrize("more", ["delay=2", 'gossip=hvd.Gossip(nodes="ranks", delay=1, compression=hvd.Compression.fp16)'])
 @pytest.mark.parametrize("python", each_torch()[:1])
-def test_local_sgd_goes_on_with_another_rank(python, tmp_path):
+def test_local_sgd_goes_on_with_another_rank(python, more, tmp_path):
     """In place of one that is killed while an average is on its way: all have the parameters, the step and the outer state of rank 0."""
     program = f"""
 import os, pathlib, signal, torch, aiacc.torch as hvd
 died = pathlib.Path({str(tmp_path / "died")!r})
 hvd.init()
 net = torch.nn.Linear(3, 3)
-optimizer = hvd.LocalSGD(torch.optim.SGD(net.parameters(), lr=0.1), 4, delay=2,
+optimizer = hvd.LocalSGD(torch.optim.SGD(net.parameters(), lr=0.1), 4, {more},
                          outer_optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.5, momentum=0.9))
 @hvd.elastic.run
 def train(state):
@@ -137,7 +138,7 @@ print(*train(hvd.elastic.TorchState(model=net, optimizer=optimizer, step=0)), fl
 
 @pytest.mark.parametrize("what", ["hvd.allreduce(torch.ones(1), name='x')", "hvd.allgather(torch.ones(1), name='x')", "hvd.barrier()",
                                   "hvd.ShardedSoftmax(4, 10)(torch.ones(2, 4), torch.zeros(2, dtype=torch.int64))",
-                                  "net(torch.ones(1, 1)).sum().backward(); optimizer.step()", "local.step()"])
+                                  "net(torch.ones(1, 1)).sum().backward(); optimizer.step()", "local.step()", "gossip.step()"])
 @pytest.mark.parametrize("python", each_torch()[:1])
 def test_a_rank_that_waits_for_one_that_has_finished_raises(python, what):
     program = f"""
@@ -148,11 +149,14 @@ hvd.init()
 net = torch.nn.Linear(1, 1)
 optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
 local = hvd.LocalSGD(torch.optim.SGD(net.parameters(), lr=0.1), 2)
+gossip = hvd.LocalSGD(torch.optim.SGD(net.parameters(), lr=0.1), 100, gossip=hvd.Gossip(nodes="ranks"))
+gossip.step()
 if hvd.rank() == 0:
     {what}
 """
     code, _, err = python_job(python, 2, program, env=QUIET)
-    assert code == 1 and "HorovodInternalError: " in err and "rank 1 has shut down and takes part in no further operation" in err, (code, err)
+    sentence = "rank 1 has freed the gradient engine" if "gossip" in what else "rank 1 has shut down and takes part in no further operation"
+    assert code == 1 and "HorovodInternalError: " in err and sentence in err, (code, err)
 
 
 @pytest.mark.parametrize("what, exits", [("hvd.allreduce(torch.ones(1))", "sys.exit"), ("optimizer.step()", "exit")])

@@ -11,7 +11,7 @@ import aiacc
 import aiacc.torch as hvd
 from aiacc.torch import gossip
 from rank_checks import raises
-from torch_checks import close, equal, run, same
+from torch_checks import close, equal, run
 from torch_local_sgd import Simulated, adam, all_equal, nesterov, train
 from torch_optimizer import batch, loss_of, network, sgd
 
