@@ -9,6 +9,7 @@ import torch
 
 import aiacc
 import aiacc.torch as hvd
+from aiacc._horovod import named_table
 from aiacc.torch import gossip
 from rank_checks import raises
 from torch_checks import close, equal, run
@@ -218,6 +219,20 @@ def check_ranks_that_have_joined_are_left_out():
         optimizer.step()
         optimizer.average()
         close(model.weight.detach(), torch.full((1, 2), 8 - (hvd.size() - 1) / 2))
+
+
+def check_engines_that_are_replaced():
+    """As those of large models are, whose tensors are more than an engine keeps."""
+    before, named_table._MOST_TENSORS = named_table._MOST_TENSORS, 2
+    try:
+        for delay in (0, 1):
+            _, optimizer, _ = train(sgd, 60, simulator=gossiping(1, delay), period=31, fragments=3, gossip=hvd.Gossip(nodes="ranks", delay=delay))
+            optimizer.average()
+            hvd.join()
+        replaced = [one._named(hvd.mpi_ops._tensors)._epoch for one in optimizer._in_world.sets]
+        assert all(epoch > 1 for epoch in replaced), replaced  # one is of the join
+    finally:
+        named_table._MOST_TENSORS = before
 
 
 def check_a_checkpoint_that_one_rank_loads():

@@ -7,9 +7,11 @@ Stochastic Optimization and Gossip Algorithms with Compressed Communication", IC
 """
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from aiacc._arguments import count, refused
+from aiacc._horovod import process_sets
 from aiacc._horovod.process_sets import ProcessSet
 from aiacc.groups import Group
 from aiacc.torch.compression import BF16Compressor, Compression, FP16Compressor, NoneCompressor
@@ -98,8 +100,8 @@ class Partners(ProcessSet):
         self._register(number, own_rank)
 
     def _group(self, purpose: str) -> Group:
-        assert purpose == "calls", purpose
-        return super()._group(self._purpose)
+        key = int.from_bytes(hashlib.blake2b(f"{self._purpose} {purpose}".encode(), digest_size=8).digest(), "little")
+        return process_sets._parent.create(self._registered(), name=f"aiacc {purpose} of {self}", key=key)
 
     def __eq__(self, other: object) -> bool:
         return self is other
