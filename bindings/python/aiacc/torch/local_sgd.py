@@ -308,8 +308,15 @@ class LocalSGD(torch.optim.Optimizer):
         """What the tensors are, or were when this began."""
         sent = average.before or fragment.tensors
         for number, piece in enumerate(fragment.pieces):
-            values = [carried(sent[i]) - fragment.base[i] if average.relative else carried(sent[i]) for i in piece]
-            flat = torch.cat([one.reshape(-1) for one in values])
+            tensors = [carried(sent[i]) for i in piece]
+            flat, at = tensors[0].new_empty(sum(one.numel() for one in tensors)), 0
+            for i, one in zip(piece, tensors):
+                target = flat[at:at + one.numel()].view(one.shape)
+                if average.relative:
+                    torch.sub(one, fragment.base[i], out=target)
+                else:
+                    target.copy_(one)
+                at += one.numel()
             average.flats.append(flat)
             if average.process_set._reduced_ranks() > 1:
                 average.handles.append(self._start(fragment, average, f"{what} {number}", flat, Average))
