@@ -9,7 +9,7 @@ import torch
 
 import aiacc
 import aiacc.torch as hvd
-from aiacc._horovod import named_table
+from aiacc._horovod import handles, named_table
 from aiacc.torch import gossip
 from rank_checks import raises
 from torch_checks import close, equal, run
@@ -27,7 +27,16 @@ def gossiping(every, delay=0, nodes=None):
             self.exchanging = {}
 
         def begins(self, number):
-            return (self.at - self.warmup - number * self.period // len(self.parts)) % self.period == 0
+            return (self.at - self.warmup - self.offset(number)) % self.period == 0
+
+        def offset(self, number):
+            return number * self.period // len(self.parts)
+
+        def turn_of(self, at):
+            """Which fragment is exchanged then, if any."""
+            count, late = divmod(at - self.warmup, every)
+            turn = (count - 1) % len(self.parts)
+            return None if late or (at - self.warmup - self.offset(turn)) % self.period < max(self.delay, 1) else turn
 
         def before_averages(self):
             for number in list(self.exchanging):
@@ -35,10 +44,10 @@ def gossiping(every, delay=0, nodes=None):
                     self.end_exchange(number)
 
         def after_averages(self):
-            count, late = divmod(self.at - self.warmup, every)
-            index, turn = divmod(count - 1, len(self.parts))
-            if late or not self.rounds or turn in self.on_way or self.begins(turn):
+            turn = self.turn_of(self.at)
+            if turn is None or not self.rounds:
                 return
+            index = sum(self.turn_of(before) == turn for before in range(self.warmup + 1, self.at))
             self.exchanging[turn] = (self.at, self.rounds[index % len(self.rounds)],
                                      [[tensors[i].detach().clone() for i in self.parts[turn]] for tensors in self.tensors])
             if delay == 0:
@@ -52,7 +61,7 @@ def gossiping(every, delay=0, nodes=None):
                 for place, i in enumerate(self.parts[number]):
                     mean = sum(sent[rank][place].double() for rank in ranks) / len(ranks)
                     for rank in ranks:
-                        self.tensors[rank][i].add_((2 * edge.weight * (mean - sent[rank][place])).to(mean.dtype))
+                        self.tensors[rank][i].add_((gossip.share(edge.weight, len(self.nodes[edge.one]), len(self.nodes[edge.other])) * (mean - sent[rank][place])).to(mean.dtype))
     return Gossiping
 
 
@@ -73,15 +82,44 @@ def check_who_exchanges_with_whom():
 def check_hosts_of_several_ranks():
     """Which ranks average in each round, as rank 3 has it."""
     def seen(nodes, own_rank):
-        made = gossip.Exchanges(nodes, own_rank, "x")
-        return [None if one is None else (one[0].ranks, round(one[1], 6)) for one in map(made.of, range(2 * len(made.rounds)))], len(made.sets)
+        some = hvd.ProcessSet(range(11))
+        some._register(1, own_rank)
+        made = gossip.Exchanges(nodes, some)
+        return [None if one is None else (one[0].ranks, round(one[1], 6)) for one in map(made.of, range(2 * len(made.rounds)))], len(some._inner)
 
     four = [[0, 1], [2, 3], [4, 5], [6, 7]]
     assert seen(four, 3) == ([([0, 1, 2, 3], 1.0), ([2, 3, 6, 7], 1.0)] * 2, 2)
     three = [[0, 4], [1], [2, 3]]
     assert seen(three, 3) == ([None, ([0, 2, 3, 4], round(4 / 3, 6)), None] * 2, 1)
     assert seen(three, 1) == ([([0, 1, 4], 1.0), None, ([0, 1, 4], 1.0)] * 2, 1)
-    assert seen([[0, 1, 2, 3]], 3) == ([], 0) and gossip.Exchanges([[0, 1]], 0, "x").of(5) is None
+    assert seen([[0, 1, 2, 3]], 3) == ([], 0)
+    for sizes in ([1, 1, 1, 1, 7], [7, 1, 1], [3, 1, 1, 1], [2, 5, 3]):  # nobody leaves what lies between all, and the mean of all ranks stays
+        values = torch.randn(len(sizes), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        many = torch.tensor(sizes, dtype=torch.float64)
+        least, most, mean = values.min(), values.max(), (values * many).sum() / many.sum()
+        for edge in (edge for edges in 4 * gossip.rounds_of(range(len(sizes))) for edge in edges):
+            ends = [edge.one, edge.other]
+            middle = (values[ends] * many[ends]).sum() / many[ends].sum()
+            values[ends] += gossip.share(edge.weight, sizes[edge.one], sizes[edge.other]) * (middle - values[ends])
+            assert least - 1e-12 <= values.min() and values.max() <= most + 1e-12, (sizes, values)
+            close((values * many).sum() / many.sum(), mean, 1e-12)
+        close(values, mean.expand_as(values), 0.1)
+
+
+def check_each_fragment_has_all_rounds():
+    for every, fragments, period, delay in itertools.product(range(1, 5), range(1, 5), range(2, 17), range(3)):
+        if every >= period or fragments > period or delay >= period:
+            continue
+        offsets = [i * period // fragments for i in range(fragments)]
+        try:
+            turns = [hvd.Gossip(every).turns(i, fragments, period, offsets[i], delay) for i in range(fragments)]
+        except ValueError as refused:
+            assert "there is always an average when fragment" in str(refused)
+            continue
+        for i, one in enumerate(turns):
+            numbers = {at: one.number(at) for at in range(1, 200) if one.number(at) is not None}
+            assert list(numbers.values()) == list(range(len(numbers))) and numbers, (every, fragments, period, delay)
+            assert all((at - offsets[i]) % period >= max(delay, 1) and at % every == 0 and at // every % fragments == (i + 1) % fragments for at in numbers)
 
 
 def check_exchanges_are_those_of_the_algorithm():
@@ -189,11 +227,11 @@ def check_a_set_of_the_program_of_the_same_ranks():
     model = network()
     optimizer = hvd.LocalSGD(sgd(model.parameters()), 20, gossip=hvd.Gossip(nodes="ranks", delay=1))
     for step in range(9):
-        handles = [hvd.allreduce_async(torch.ones(1000) * hvd.rank(), op=hvd.Sum, name=f"of two {step}", process_set=one) for one in sets if one.included()]
+        started = [hvd.allreduce_async(torch.ones(1000) * hvd.rank(), op=hvd.Sum, name=f"of two {step}", process_set=one) for one in sets if one.included()]
         optimizer.zero_grad()
         loss_of(model, batch(step, hvd.rank())).backward()
         optimizer.step()
-        for handle, one in zip(handles, [one for one in sets if one.included()]):
+        for handle, one in zip(started, [one for one in sets if one.included()]):
             close(hvd.synchronize(handle), torch.full((1000,), float(sum(one.ranks))))
     optimizer.average()
     all_equal(model)
@@ -219,6 +257,7 @@ def check_ranks_that_have_joined_are_left_out():
         optimizer.step()
         optimizer.average()
         close(model.weight.detach(), torch.full((1, 2), 8 - (hvd.size() - 1) / 2))
+        assert not handles._pending  # what was on its way at a join is not kept
 
 
 def check_engines_that_are_replaced():
@@ -229,7 +268,7 @@ def check_engines_that_are_replaced():
             _, optimizer, _ = train(sgd, 60, simulator=gossiping(1, delay), period=31, fragments=3, gossip=hvd.Gossip(nodes="ranks", delay=delay))
             optimizer.average()
             hvd.join()
-        replaced = [one._named(hvd.mpi_ops._tensors)._epoch for one in optimizer._in_world.sets]
+        replaced = [one._named(hvd.mpi_ops._tensors)._epoch for one in hvd.global_process_set._inner.values()]
         assert all(epoch > 1 for epoch in replaced), replaced  # one is of the join
     finally:
         named_table._MOST_TENSORS = before

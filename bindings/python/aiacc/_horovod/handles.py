@@ -87,6 +87,12 @@ def synchronize(handle: Any) -> Any:
         give_back_name(pending.key, pending)
 
 
+def drop(handle: int) -> None:
+    """Nobody waits for it any more. Its name is taken until it has completed."""
+    with _lock:
+        _pending.pop(handle, None)
+
+
 def forget_all() -> None:
     global _numbers
     with _lock:

@@ -30,6 +30,7 @@ class ProcessSet:
         self._engines = Engines(self._channel)
         self._norms: Dict[str, SyncBN] = {}
         self._unnegotiated: Dict[str, Unnegotiated] = {}  # by framework's layer
+        self._inner: Dict[Any, ProcessSet] = {}  # of some of its members, which no program knows (torch/gossip.py)
         self._optimizers: List[Any] = []  # what join takes part in, of each DistributedOptimizer
         self._begun_at_join = 0  # reductions on engines, when the ranks last joined
         self._own_rank = 0
@@ -62,6 +63,9 @@ class ProcessSet:
         for channel in list(self._channels.values()):
             channel.close(reason)
         self._engines.close()
+        inner, self._inner = self._inner, {}
+        for one in inner.values():
+            one._unregister(reason)
         optimizers, self._optimizers = self._optimizers, []
         for optimizer in optimizers:
             optimizer.close()  # one that is used after the next init stays in the list
@@ -70,8 +74,8 @@ class ProcessSet:
                 norms.free()
             except RuntimeError:
                 pass  # the world is over already
-        for one in self._unnegotiated.values():
-            one.close()
+        for layer in self._unnegotiated.values():
+            layer.close()
         self._channels, self._norms, self._unnegotiated = {}, {}, {}
         self._begun_at_join = 0
         self.process_set_id = None
@@ -190,9 +194,8 @@ def _unless_over(call: Callable[..., Any], *arguments: Any) -> None:
         pass  # it is over
 
 
-def _of_optimizers() -> List[ProcessSet]:
-    """Which optimizers have made for themselves."""
-    return [inner for one in _registered for optimizer in one._optimizers for inner in getattr(optimizer, "sets", ())]
+def _inner_sets() -> List[ProcessSet]:
+    return [inner for one in _registered for inner in one._inner.values()]
 
 
 def _leave(reason: str) -> None:
@@ -204,14 +207,14 @@ def _leave(reason: str) -> None:
                 _unless_over(one._channel, purpose)
             for layer in _LAYERS:
                 _unless_over(lambda of=one, kind=layer: of._in_model_order(kind).get())
-    for one in _of_optimizers():
+    for one in _inner_sets():
         _unless_over(one._channel)
     _abort(reason)
 
 
 def _abort(reason: str) -> None:
     """Members that wait in an operation of any set raise, also those of engines."""
-    for one in [*_registered, *_of_optimizers()]:
+    for one in [*_registered, *_inner_sets()]:
         for channel in list(one._channels.values()):
             _unless_over(channel.group.abort, reason)
         layers: List[Any] = [*one._unnegotiated.values(), *one._norms.values()]

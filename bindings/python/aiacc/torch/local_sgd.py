@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 import torch
 
 from aiacc._arguments import count, refused, several
+from aiacc._horovod import handles
 from aiacc._horovod.exceptions import HorovodInternalError
 from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.gradients import Wire
@@ -81,7 +82,8 @@ class LocalSGD(torch.optim.Optimizer):
         if any(not torch.is_floating_point(one) for one in parameters):
             raise ValueError("LocalSGD is for parameters of real floating-point numbers")
         self.optimizer, self._process_set, self._compression = optimizer, checked_set(process_set), compression
-        self._gossip, self._turns = gossip, many
+        self._gossip = gossip
+        self._turns = [] if gossip is None else [gossip.turns(i, many, self._period, i * self._period // many, self._delay) for i in range(many)]
         self._synchronizes = hasattr(optimizer, "skip_synchronize")  # it is one of DistributedOptimizer
         keeps_base = outer_optimizer is not None or any(one is not NoneCompressor for one in (compression, gossip and gossip.compression) if one)
         self._fragments = [Fragment(i, part, i * self._period // many, keeps_base, _WIRES[compression]) for i, part in enumerate(parts_of(parameters, many))]
@@ -189,7 +191,7 @@ class LocalSGD(torch.optim.Optimizer):
             averages = (at - self._warmup - fragment.offset) % self._period == 0
             if averages:
                 self._begin(fragment, OnItsWay(self._process_set, at, self._delay, fragment.wire, None))
-            elif fragment.average is None:
+            else:
                 self._exchange(fragment, at)
             if fragment.average is not None and fragment.average.due == at:
                 self._end(fragment)
@@ -279,11 +281,11 @@ class LocalSGD(torch.optim.Optimizer):
 
     def _exchange(self, fragment: Fragment, at: int) -> None:
         """Begins it, if it is this fragment's turn, and if this rank exchanges with others then."""
-        if self._gossip is None or (at - self._warmup) % self._gossip.every:
+        if self._gossip is None or fragment.number >= len(self._turns):
             return
-        number, turn = divmod((at - self._warmup) // self._gossip.every - 1, self._turns)
-        found = self._in_world.exchanges.of(number)
-        if turn == fragment.number and found is not None:
+        number = self._turns[fragment.number].number(at - self._warmup)
+        found = None if number is None else self._in_world.exchanges.of(number)
+        if found is not None:
             partners, share = found
             self._begin(fragment, OnItsWay(partners, at, self._gossip.delay, _WIRES[self._gossip.compression], share))
 
@@ -323,7 +325,8 @@ class LocalSGD(torch.optim.Optimizer):
 
     def _start(self, fragment: Fragment, average: OnItsWay, what: str, tensor: torch.Tensor, op: int) -> int:
         wire = average.wire if tensor.dtype == torch.float32 else Wire.DEFAULT
-        return mpi_ops._start_named(tensor, tensor, f"LocalSGD {self._number}.{fragment.number} {what}", op, 1.0, 1.0, average.process_set, wire)
+        name = f"LocalSGD {self._number}.{fragment.number} {what if average.share is None else f'exchange {what}'}"
+        return mpi_ops._start_named(tensor, tensor, name, op, 1.0, 1.0, average.process_set, wire)
 
     @torch.no_grad()
     def _end(self, fragment: Fragment) -> None:
@@ -397,6 +400,8 @@ class LocalSGD(torch.optim.Optimizer):
                     wait(average.handles)
                 except HorovodInternalError:
                     pass
+            for handle in () if average is None else average.handles:
+                handles.drop(handle)
             fragment.has_base, fragment.averaged_at = False, -1
 
 
@@ -408,12 +413,7 @@ class _InWorld:
         self._process_set = optimizer._process_set
         self.purpose = f"lsgd{optimizer._number}"
         self._agreed = False  # in this world
-        self.exchanges = Exchanges([], 0, self.purpose)
-
-    @property
-    def sets(self) -> List[ProcessSet]:
-        """In which this rank takes part, and of which no one else knows."""
-        return self.exchanges.sets
+        self.exchanges = Exchanges([], self._process_set)
 
     def agree(self, said: Any, nodes: Optional[str]) -> None:
         """With all ranks. `nodes`: that exchange."""
@@ -423,7 +423,7 @@ class _InWorld:
         channel.run(operations.Agreement("LocalSGD", said))
         if nodes is not None:
             own = str(channel.group.host_index if nodes == "hosts" else channel.rank).encode()
-            self.exchanges = Exchanges.among(channel.run(operations.AllgatherBytes("LocalSGD", own)), self._process_set, f"g{self.purpose}")
+            self.exchanges = Exchanges.among(channel.run(operations.AllgatherBytes("LocalSGD", own)), self._process_set)
         self._agreed = True
 
     def join(self) -> None:
@@ -456,9 +456,7 @@ class _InWorld:
             optimizer._begin_anew(waits=False)
 
     def close(self) -> None:
-        for one in self.sets:
-            one._unregister(f"{self._process_set} was shut down or removed")
-        self._agreed, self.exchanges = False, Exchanges([], 0, self.purpose)
+        self._agreed, self.exchanges = False, Exchanges([], self._process_set)
         if self._optimizer() is not None:
             self.give_up()
             self._process_set._optimizers.append(self)

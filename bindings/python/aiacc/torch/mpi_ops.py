@@ -267,8 +267,8 @@ def join(device: int = -1) -> int:
     if global_process_set.size() > 1:
         allreduces = global_process_set._named(_tensors)
         allreduces.engine()
-        inner = [one for optimizer in global_process_set._optimizers for one in getattr(optimizer, "sets", ())]
-        tasks += [allreduces.join, *(one._named(_tensors).join for one in inner), *_joins_in_model_order()]
+        inner = [one._named(_tensors).join for one in global_process_set._inner.values()]
+        tasks += [allreduces.join, *inner, *_joins_in_model_order()]
         begun = allreduces.started + sum(optimizer.steps() for optimizer in global_process_set._optimizers)
     return _join(Join(None), tasks, begun)
 
