@@ -116,6 +116,7 @@ EXTRA_DIST += \
 	tests/programs/gradients_wire.c \
 	tests/programs/groups.c \
 	tests/programs/hang_report.py \
+	tests/programs/local_sgd_simulation.py \
 	tests/programs/leaving.py \
 	tests/programs/long_messages.c \
 	tests/programs/mxnet_arguments.py \
@@ -154,10 +155,10 @@ EXTRA_DIST += \
 	tests/programs/torch_elastic_grows.py \
 	tests/programs/torch_elastic_worlds.py \
 	tests/programs/torch_faults.py \
+	tests/programs/torch_gossip.py \
 	tests/programs/torch_kvstore.py \
 	tests/programs/torch_layers.py \
 	tests/programs/torch_leaving.py \
-	tests/programs/torch_gossip.py \
 	tests/programs/torch_local_sgd.py \
 	tests/programs/torch_meetings.py \
 	tests/programs/torch_gradient_memory.py \

@@ -43,7 +43,7 @@ def test_steps_of_each_rank_learn_as_much(python, tmp_path):
     """And with gradients of all ranks throughout, the same."""
     together = losses(python, "digits_horovod", tmp_path, 2)
     same(losses(python, "digits_local_sgd", tmp_path, 2, options=["--warmup-steps", 1000]), together)
-    alone = losses(python, "digits_local_sgd", tmp_path, 2, options=["--outer-lr", 0.7])
+    alone = losses(python, "digits_local_sgd", tmp_path, 2, options=["--outer-lr", 0.7, "--gossip", 2])
     assert together[-1][1] > 0.8 and alone[-1][1] > together[-1][1] - 0.05 and alone[0] != together[0], (alone, together)
 
 
