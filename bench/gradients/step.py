@@ -7,8 +7,8 @@ pass takes FORWARD_S, each parameter a share in proportion to its elements.
 SUBJECT is none (no communication: the ranks do not know each other, begin their steps together by the clock, and each prints its own),
 aiacc, aiacc-tuned, aiacc-dgc (Deep Gradient Compression, of gradients at random), horovod, or ddp- and a back end of torch.distributed; with -fp16
 behind it gradients travel in 16 bits; aiacc-overlap updates a parameter when the next forward pass needs it. Of aiacc-local,
-aiacc-local-delayed and ddp-gloo-local, which average parameters every PERIOD-th step, and aiacc-local-gossip, which exchanges some with one host in each step
-besides, the time is the mean step."""
+aiacc-local-delayed and ddp-gloo-local, which average parameters every PERIOD-th step, and aiacc-local-gossip, which exchanges half of them with one host behind
+five of eight steps besides, the time is the mean step."""
 import ctypes
 import datetime
 import math

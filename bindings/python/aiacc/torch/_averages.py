@@ -1,4 +1,4 @@
-"""The parameters of a LocalSGD in parts, and averages of these on their way."""
+"""The parameters of a LocalSGD in parts, and averages of these on their way: what they hold. When they begin and what they change is in local_sgd.py."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
@@ -22,13 +22,13 @@ class Fragment:
         self.pieces = _pieces(tensors)
         self.base = [carried(one).clone() for one in tensors] if keeps_base else []
         self.has_base = False
-        self.average: Optional[OnItsWay] = None  # on its way
+        self.average: Optional[PendingAverage] = None  # on its way
         self.averaged_at = -1  # step; it is not known
 
 
-class OnItsWay:
-    """On its way, of the ranks of `process_set`. `relative`: to the base; `before`: the tensors as they were, if steps go on meanwhile; `flags`: see _begin(); `handles`: of
-    these, and of each piece. `share`: of an exchange, how far this rank goes to the average."""
+class PendingAverage:
+    """An average of a fragment that is on its way, of the ranks of `process_set`. `relative`: to the base; `before`: the tensors as they were, if steps go on meanwhile;
+    `flags`: see LocalSGD._begin(); `handles`: of these, and of each piece. `share`: of an exchange (gossip.py), how far this rank goes to the average."""
 
     def __init__(self, process_set: ProcessSet, at: int, delay: int, wire: Wire, share: Optional[float]) -> None:
         self.process_set, self.at, self.due, self.wire, self.share = process_set, at, at + delay, wire, share

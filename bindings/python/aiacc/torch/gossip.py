@@ -2,8 +2,8 @@
 
 Exchanges with neighbours in place of averages of all: Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms?", NeurIPS 2017. With one
 peer at a time: Assran et al., "Stochastic Gradient Push", ICML 2019. Which one, so that all have the average after few exchanges, however many they are:
-Takezawa et al., "Beyond Exponential Graph", NeurIPS 2023 (its simple Base-2 Graph). Of differences to what both know: Koloskova et al., "Decentralized
-Stochastic Optimization and Gossip Algorithms with Compressed Communication", ICML 2019.
+after the Base-(k + 1) Graph of Takezawa et al., "Beyond Exponential Graph", NeurIPS 2023, for k = 1. Differences to what both know in place of parameters: Koloskova et al.,
+"Decentralized Stochastic Optimization and Gossip Algorithms with Compressed Communication", ICML 2019; here to the last average of all, and without its memory of errors.
 """
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_
 from aiacc.gradients import Wire
 from aiacc.torch import _operations as operations
 from aiacc.torch import mpi_ops
-from aiacc.torch._averages import Fragment, OnItsWay, carried, parts_of, wait
+from aiacc.torch._averages import Fragment, PendingAverage, carried, parts_of, wait
 from aiacc.torch._operations import Average, Join, Sum
 from aiacc.torch.compression import BF16Compressor, Compression, FP16Compressor, NoneCompressor
 from aiacc.torch.functions import broadcast_optimizer_state
@@ -190,7 +190,7 @@ class LocalSGD(torch.optim.Optimizer):
                 self._end(fragment)
             averages = (at - self._warmup - fragment.offset) % self._period == 0
             if averages:
-                self._begin(fragment, OnItsWay(self._process_set, at, self._delay, fragment.wire, None))
+                self._begin(fragment, PendingAverage(self._process_set, at, self._delay, fragment.wire, None))
             else:
                 self._exchange(fragment, at)
             if fragment.average is not None and fragment.average.due == at:
@@ -208,7 +208,7 @@ class LocalSGD(torch.optim.Optimizer):
                 self._end(fragment)
         moved = [one for one in self._fragments if one.averaged_at < at]
         for fragment in moved:
-            self._begin(fragment, OnItsWay(self._process_set, at, 0, fragment.wire, None))
+            self._begin(fragment, PendingAverage(self._process_set, at, 0, fragment.wire, None))
         for fragment in moved:
             self._end(fragment)
 
@@ -287,9 +287,9 @@ class LocalSGD(torch.optim.Optimizer):
         found = None if number is None else self._in_world.exchanges.of(number)
         if found is not None:
             partners, share = found
-            self._begin(fragment, OnItsWay(partners, at, self._gossip.delay, _WIRES[self._gossip.compression], share))
+            self._begin(fragment, PendingAverage(partners, at, self._gossip.delay, _WIRES[self._gossip.compression], share))
 
-    def _begin(self, fragment: Fragment, average: OnItsWay) -> None:
+    def _begin(self, fragment: Fragment, average: PendingAverage) -> None:
         if fragment.average is not None:  # an exchange
             self._end(fragment)
         short = average.wire != Wire.FLOAT32
@@ -306,7 +306,7 @@ class LocalSGD(torch.optim.Optimizer):
         self._send(fragment, average, "whole part" if short and average.wire == Wire.FLOAT32 else "part")
         fragment.average = average
 
-    def _send(self, fragment: Fragment, average: OnItsWay, what: str) -> None:
+    def _send(self, fragment: Fragment, average: PendingAverage, what: str) -> None:
         """What the tensors are, or were when this began."""
         sent = average.before or fragment.tensors
         for number, piece in enumerate(fragment.pieces):
@@ -323,7 +323,7 @@ class LocalSGD(torch.optim.Optimizer):
             if average.process_set._reduced_ranks() > 1:
                 average.handles.append(self._start(fragment, average, f"{what} {number}", flat, Average))
 
-    def _start(self, fragment: Fragment, average: OnItsWay, what: str, tensor: torch.Tensor, op: int) -> int:
+    def _start(self, fragment: Fragment, average: PendingAverage, what: str, tensor: torch.Tensor, op: int) -> int:
         wire = average.wire if tensor.dtype == torch.float32 else Wire.DEFAULT
         name = f"LocalSGD {self._number}.{fragment.number} {what if average.share is None else f'exchange {what}'}"
         return mpi_ops._start_named(tensor, tensor, name, op, 1.0, 1.0, average.process_set, wire)
@@ -366,7 +366,7 @@ class LocalSGD(torch.optim.Optimizer):
         # What steps have changed is added with an error of rounding, also where there were none.
         fragment.averaged_at = -1 if average.before and self.local_step == average.at else average.at
 
-    def _arriving(self, fragment: Fragment, average: OnItsWay, scale: float) -> Iterator[Tuple[int, torch.Tensor]]:
+    def _arriving(self, fragment: Fragment, average: PendingAverage, scale: float) -> Iterator[Tuple[int, torch.Tensor]]:
         """Averages of the tensors, by their indices: those of each piece once it is there."""
         for number, piece in enumerate(fragment.pieces):
             wait(average.handles[1 + number:2 + number])
@@ -378,14 +378,14 @@ class LocalSGD(torch.optim.Optimizer):
                 yield i, flat[at:at + tensor.numel()].view(tensor.shape)
                 at += tensor.numel()
 
-    def _give(self, fragment: Fragment, average: OnItsWay, i: int, new: torch.Tensor) -> None:
+    def _give(self, fragment: Fragment, average: PendingAverage, i: int, new: torch.Tensor) -> None:
         tensor = fragment.tensors[i].detach()
         if average.before:
             tensor.add_((new - average.before[i]).to(tensor.dtype))
         else:
             tensor.copy_(new)
 
-    def _approach(self, fragment: Fragment, average: OnItsWay, i: int, mean: torch.Tensor) -> None:
+    def _approach(self, fragment: Fragment, average: PendingAverage, i: int, mean: torch.Tensor) -> None:
         """In an exchange. Two that go all of the way are equal."""
         assert average.share is not None
         own = carried((average.before or fragment.tensors)[i])
